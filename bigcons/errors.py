@@ -50,6 +50,8 @@ class EmptyPartitionError(InvalidInputError):
         name: Name of the partition.
     """
 
+    name: str
+
     def __init__(self, name: str) -> None:
         super().__init__(f"partition {name!r} has no labels (all missing); leave it out.", name=name)
 
@@ -148,6 +150,8 @@ class StoreError(BigconsError):
     Attributes:
         path: Path or URL of the store, or of its faulty part, where known.
     """
+
+    path: str | None
 
     def __init__(self, message: str, *, path: object = None) -> None:
         super().__init__(message, path=None if path is None else str(path))

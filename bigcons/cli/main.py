@@ -1,9 +1,9 @@
-"""The ``bigcons`` command: imports its commands on demand and reports errors in one line."""
+"""The ``bigcons`` command: runs its commands and reports errors in one line."""
 
 from __future__ import annotations
 
-import importlib
 import logging
+import re
 import signal
 import sys
 import threading
@@ -15,27 +15,25 @@ from typing import Any
 import click
 
 import bigcons
-from bigcons import errors
-from bigcons.cli.output import OPTIONS, did_you_mean, emit_error, open_streams, shown, with_options
-from bigcons.errors import BigconsError
+from bigcons.cli import commands as _commands  # noqa: F401 - which fills COMMANDS
+from bigcons.cli.options import COMMANDS
+from bigcons.cli.output import JSON, OPTIONS, did_you_mean, emit, open_streams, shown, with_options
+from bigcons.errors import BigconsError, InvalidInputError
 from bigcons.progress import ProgressBar
-
-COMMANDS = {
-    **dict.fromkeys(("demo", "sample-data", "run", "generate", "import", "append", "sample"), "making"),
-    **dict.fromkeys(("solve", "methods", "place", "tree"), "solving"),
-    **dict.fromkeys(("report", "plot", "export", "info", "verify"), "showing"),
-}
-"""Commands in the order of a typical run, and the module of each."""
-
-OWN_WARNINGS = [getattr(errors, name) for name in vars(errors) if name.endswith("Warning")]
 
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came, as when a batch system ends a job; work stops as on Ctrl-C."""
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported on demand."""
+class BadValue(click.ClickException):
+    """An option has a value that the library refuses."""
+
+    exit_code = 2
+
+
+class Group(click.Group):
+    """The commands in the order of a typical run, whose errors are one line."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line; what cannot be printed, such as help on a full disk, is told in one line."""
@@ -51,16 +49,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of all commands."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import and return the command; None if there is no such command."""
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"bigcons.cli.{COMMANDS[cmd_name]}")
-        name = "import_" if cmd_name == "import" else cmd_name.replace("-", "_")
-        command: click.Command = getattr(module, name)
-        return command
+        return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -69,26 +58,36 @@ class LazyGroup(click.Group):
         try:
             name, command, words = super().resolve_command(ctx, args)
         except click.UsageError as error:
-            raise click.UsageError(error.message + did_you_mean(args[0], COMMANDS), error.ctx) from error
-        ctx.meta[OPTIONS] = [] if command is None else list(command.params)
+            raise click.UsageError(error.message + did_you_mean(args[0], self.commands), error.ctx) from error
+        options = [] if command is None else command.params
+        ctx.meta[OPTIONS] = {o.name: o.opts[0] for o in options if isinstance(o, click.Option)}
         return name, command, words
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; progress, warnings and errors go to standard error, one line each."""
+        """Run the command; progress, warnings and errors go to standard error, one line each.
+
+        The status is 2 for an option that is misused or whose value is refused, 1 for any other error.
+        """
         for name in ("batched", "client"):  # of a lost scheduler, which the library's own error tells
             logging.getLogger(f"distributed.{name}").disabled = True
-        with ProgressBar(), _one_line_warnings(), _sigterm_interrupts():
+        with ProgressBar(), _one_line_warnings(ctx), _sigterm_interrupts():
             try:
-                return super().invoke(ctx)
+                done = super().invoke(ctx)
+                sys.stdout.flush()
+                return done
             except click.UsageError as error:
-                emit_error(ctx, error.format_message())
+                _emit_error(ctx, error.format_message())
                 raise
             except BrokenPipeError:  # the reader has closed the pipe; click exits silently
                 raise
             except (BigconsError, OSError, MemoryError) as error:
-                reason = " ".join(with_options(_reason(error), ctx.meta[OPTIONS]).split())
-                emit_error(ctx, reason)
-                raise click.ClickException(shown(reason)) from error
+                flags, message = ctx.meta[OPTIONS], _reason(error)
+                reason = shown(" ".join(with_options(message, flags).split()))
+                _emit_error(ctx, reason)
+                begins = re.match(r"(\w+)[\[=]", message)
+                named = {getattr(error, "parameter", None), begins and begins[1]}
+                is_value = isinstance(error, InvalidInputError) and named & flags.keys()
+                raise (BadValue if is_value else click.ClickException)(reason) from error
             except KeyboardInterrupt as error:
                 word, status = ("Terminated", 143) if isinstance(error, Terminated) else ("Interrupted", 130)
                 click.echo(
@@ -97,33 +96,34 @@ class LazyGroup(click.Group):
                 ctx.exit(status)  # 128 and the number of the signal
 
 
+def _emit_error(ctx: click.Context, reason: str) -> None:
+    """With ``--json``, print ``{"error": reason}`` to standard output."""
+    if ctx.meta.get(JSON):
+        emit({"error": reason})
+
+
 def _reason(error: BaseException) -> str:
     """Return the message of an error; of an operating system error, with its file and a remedy."""
-    if isinstance(error, OSError) and not isinstance(error, BigconsError) and error.filename is not None:
-        remedy = (
-            "direct it elsewhere"
-            if error.filename == "standard output"
-            else "check the path or choose another"
-        )
-        return f"{error.filename}: {error.strerror}; {remedy}."
-    return str(error)
+    if isinstance(error, BigconsError) or not isinstance(error, OSError) or error.filename is None:
+        return str(error)
+    is_stream = error.filename == "standard output"
+    remedy = "direct it elsewhere" if is_stream else "check the path or choose another"
+    return f"{error.filename}: {error.strerror}; {remedy}."
 
 
 @contextmanager
-def _one_line_warnings() -> Iterator[None]:
-    """Show only the message of a warning, once, and always show the library's own warnings."""
+def _one_line_warnings(ctx: click.Context) -> Iterator[None]:
+    """Show only the message of a warning, once."""
     told: set[str] = set()
 
     def show(message: Warning | str, *_: Any) -> None:
-        ctx = click.get_current_context(silent=True)
-        text = with_options(str(message), [] if ctx is None else ctx.meta.get(OPTIONS, ()))
+        text = with_options(str(message), ctx.meta.get(OPTIONS, {}))
         if text not in told:
             told.add(text)
             click.echo(f"Warning: {shown(text)}", err=True)
 
     with warnings.catch_warnings():
-        for category in OWN_WARNINGS:
-            warnings.simplefilter("always", category)
+        warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show  # type: ignore[assignment]
         yield
 
@@ -136,19 +136,19 @@ def _sigterm_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise Terminated
 
-    is_ours = threading.current_thread() is threading.main_thread()
-    if not is_ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, stop)
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, stop) if is_main else None
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
 
 
 @click.command(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=Group,
+    commands=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.version_option(bigcons.__version__, message="bigcons %(version)s")
 def main() -> None:

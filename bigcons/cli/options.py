@@ -1,13 +1,14 @@
 """The options of the command line.
 
-`SHARED` has those that several commands take, each once. The options of a method or of a scheme of `generate`
-are its parameters: `parse_further` makes them of its signature.
+`SHARED` has those that several commands take, each once, and `command` makes a command of them. The options
+of a method or of a scheme of `generate` are its parameters: `parse_further` makes them of its signature.
 """
 
 from __future__ import annotations
 
 import csv
 import inspect
+import logging
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,25 +17,38 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from bigcons.cli.output import OPTIONS, did_you_mean
+from bigcons.cli.output import JSON, OPTIONS, STANDARD, Escaped, did_you_mean
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 PATH = click.Path(readable=False)
 """A path or URL as typed: shells complete it as a file name, and whatever opens it checks it."""
-
-STANDARD = "-"
-"""The path of standard input and output."""
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class TablePath(click.Path):
     """The path of an input; "-" is standard input, kept in a temporary file because tables are read twice."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, of standard input that of a temporary file."""
+        """Return the path, of standard input that of a file that is removed when the command ends."""
+        from bigcons.disk.places import disk_errors, temporary_folder
+        from bigcons.io.files import StandardInput
+
         if value != STANDARD:
             return super().convert(value, param, ctx)
-        return read_standard_input((ctx or click.get_current_context()).find_root())
+        root = (ctx or click.get_current_context()).find_root()
+        if root.meta.get("bigcons.stdin"):
+            raise click.UsageError("Standard input, -, can be read once only; give another path.", ctx)
+        if sys.stdin is None:
+            raise click.UsageError("Standard input, -, is closed; give a path, or direct a file to it.", ctx)
+        root.meta["bigcons.stdin"] = True
+        path, checksum = root.with_resource(temporary_folder()) / "standard-input.csv", 0
+        with disk_errors(path), path.open("wb") as copy:
+            while part := sys.stdin.buffer.read(1 << 20):
+                copy.write(part)
+                checksum = zlib.crc32(part, checksum)
+        copied = StandardInput(path)
+        copied.checksum = checksum
+        return copied
 
 
 class StorePath(click.Path):
@@ -48,27 +62,6 @@ class StorePath(click.Path):
 
 
 TABLE = TablePath(readable=False, allow_dash=True)
-
-
-def read_standard_input(ctx: click.Context) -> str:
-    """Copy standard input, a .csv, to a file that is removed when the command ends, and return its path."""
-    from bigcons.disk.places import disk_errors, temporary_folder
-    from bigcons.io.files import StandardInput
-
-    if ctx.meta.get("bigcons.stdin"):
-        raise click.UsageError("Standard input, -, can be read once only; give another path.", ctx)
-    if sys.stdin is None:
-        raise click.UsageError("Standard input, -, is closed; give a path, or direct a file to it.", ctx)
-    ctx.meta["bigcons.stdin"] = True
-    path = ctx.with_resource(temporary_folder()) / "standard-input.csv"
-    checksum = 0
-    with disk_errors(path), path.open("wb") as copy:
-        while part := sys.stdin.buffer.read(1 << 20):
-            copy.write(part)
-            checksum = zlib.crc32(part, checksum)
-    copied = StandardInput(path)
-    copied.checksum = checksum
-    return copied
 
 
 # Values
@@ -110,8 +103,7 @@ class Literal(click.ParamType[Any]):
         words = {"none": None, "true": True, "false": False, "auto": "auto"}
         if not isinstance(value, str) or value.lower() in words:
             return words[value.lower()] if isinstance(value, str) else value
-        kinds = (float,) if isinstance(self.default, float) else (int, float)
-        for kind in kinds:
+        for kind in (float,) if isinstance(self.default, float) else (int, float):
             try:
                 numbers = tuple(kind(part) for part in value.split(":"))
             except ValueError:
@@ -123,32 +115,32 @@ class Literal(click.ParamType[Any]):
 
 
 def _missing(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Any:
-    """Parse the labels that are missing, of all columns or of one."""
-    if not given:
-        return None
+    """Parse the labels that are missing, of all columns or, after NAME=, of one."""
     of_all: list[str] = []
     by_column: dict[str, list[str]] = {}
     for text in given:
-        column, mark, values = text.partition("=")
+        values = of_all
+        name, mark, rest = text.partition("=")  # before its quotes
         if mark:
-            by_column.setdefault(column, [])
-        for value in next(csv.reader([values if mark else text]), []):
-            before, is_next, after = value.partition("=")
-            if mark and is_next:  # such as -99 in age=unknown,visits=-99
-                column, value = before, after
-            (by_column.setdefault(column, []) if mark else of_all).append(value)
+            values = by_column.setdefault(name, [])
+        for value in name_list(rest if mark else text):
+            name, mark, rest = value.partition("=")
+            if mark:
+                values, value = by_column.setdefault(name, []), rest
+            values.append(value)
     if by_column and (of_all or any("=" not in text for text in given)):
         raise click.BadParameter(
             f"{', '.join(given)} mixes what is missing in all columns, as VALUE,..., with what is so in one, "
             "as NAME=VALUE,...; give one kind. NA and empty cells are missing in any case."
         )
-    return by_column or of_all
+    return (by_column or of_all) if given else None
 
 
 # The options
 
 
 option: Callable[..., Decorator] = click.option
+argument: Callable[..., Decorator] = click.argument
 
 CHOSEN = ("id", "columns", "drop")
 """Options that choose the columns of a table."""
@@ -181,34 +173,59 @@ SHARED = {
                          help="Maximum number of clusters. auto: the method chooses it, tree and most others "
                          "from the labels, eac by lifetime. -m supra also takes LOW:HIGH."),
     "method": option("-m", "--method", type=known_method, shell_complete=_complete_method, default="tree",
-                     show_default=True, help="Method, one of those listed by `bigcons methods`."),
-    "memory": option("--memory", default="2GB", show_default=True, metavar="SIZE",
+                     help="Method, one of those listed by `bigcons methods`."),
+    "memory": option("--memory", default="2GB", metavar="SIZE",
                      help="Memory budget, such as 512MB or 2GB."),
-    "random_state": option("--random-state", type=click.IntRange(min=0), default=0, show_default=True,
-                           metavar="SEED", help="Random seed; any number of cores gives the same result."),
+    "random_state": option("--random-state", type=click.IntRange(min=0), default=0, metavar="SEED",
+                           help="Random seed; any number of cores gives the same result."),
     "client": option("--scheduler", "client", metavar="ADDRESS",
                      help="Dask scheduler, such as tcp://host:8786; or threads or serial."),
     "overwrite": option("--overwrite", is_flag=True, help="Replace an existing output, which stays in place "
                         "until the new one is complete."),
     "ensemble": option("--ensemble", type=PATH, metavar="STORE", help="The ensemble of the consensus."),
+    "memberships": option("--memberships", is_flag=True,
+                          help="Also write the memberships: cluster_0, cluster_1, ..."),
+    "json": option("--json", is_flag=True, expose_value=False, is_eager=True,
+                   callback=lambda ctx, _, value: ctx.meta.update({JSON: value}),
+                   help="Print one JSON object to standard output."),
+    "verbose": option("-v", "--verbose", count=True, expose_value=False,
+                      callback=lambda _, __, count: _set_verbosity(count),
+                      help="Log to standard error; -vv includes debug messages."),
 }  # fmt: skip
 
 
-def shared(*names: str) -> Decorator:
-    """Return the options of these names of `SHARED`."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name in reversed(names):
-            function = SHARED[name](function)
-        return function
-
-    return add
-
-
-def output_option(help_text: str, *, name: str = "STORE", may_stream: bool = False) -> Decorator:
+def output_option(help_text: str, *, name: str = "STORE", kind: click.Path | None = None) -> Decorator:
     """Return the required option ``-o``, the destination of the result."""
-    kind = PATH if may_stream else StorePath(readable=False)
+    kind = StorePath(readable=False) if kind is None else kind
     return click.option("-o", "--out", required=True, type=kind, metavar=name, help=help_text)
+
+
+def _set_verbosity(count: int) -> None:
+    if count:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(Escaped("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
+        logging.basicConfig(handlers=[handler])
+        logging.getLogger("bigcons").setLevel(logging.INFO if count == 1 else logging.DEBUG)
+
+
+COMMANDS: dict[str, click.Command] = {}
+"""All commands by name, in the order of a typical run."""
+
+
+def command(*parameters: str | Decorator, further: bool = False) -> Decorator:
+    """Return what makes a command of a function: its arguments, and its options or the names of shared ones.
+
+    ``further`` options are left to `parse_further`.
+    """
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        for parameter in reversed((*parameters, "json", "verbose")):
+            function = (SHARED[parameter] if isinstance(parameter, str) else parameter)(function)
+        name = function.__name__.strip("_").replace("_", "-")
+        COMMANDS[name] = click.command(name, context_settings={"ignore_unknown_options": further})(function)
+        return COMMANDS[name]
+
+    return make
 
 
 def taken(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -226,12 +243,8 @@ def option_name(parameter: str) -> str:
 
 def parameters_of(function: Callable[..., Any], *, without: Sequence[str]) -> dict[str, inspect.Parameter]:
     """Return the keyword parameters of a function or class that are options of its own."""
-    parameters = inspect.signature(function).parameters
-    return {
-        name: parameter
-        for name, parameter in parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and name not in without
-    }
+    parameters = inspect.signature(function).parameters.items()
+    return {name: p for name, p in parameters if p.kind is p.KEYWORD_ONLY and name not in without}
 
 
 def parse_further(
@@ -249,18 +262,15 @@ def parse_further(
         else:
             options.append(click.Option([flag], type=Literal(parameter.default, is_list=is_list)))
     outer = click.get_current_context()
-    outer.meta[OPTIONS] += options
-    command = click.Command(outer.info_name, params=[argument, *options], add_help_option=False)
+    outer.meta[OPTIONS] |= {option.name: option.opts[0] for option in options}
+    inner = click.Command(outer.info_name, params=[argument, *options], add_help_option=False)
     try:
-        ctx = command.make_context(outer.info_name, list(words), parent=outer)
+        ctx = inner.make_context(outer.info_name, list(words), parent=outer)
     except click.NoSuchOption as error:
         flags = [flag for other in (*options, *outer.command.params) for flag in other.opts]
-        own = ", ".join(option.opts[0] for option in options) or "no options of its own"
+        takes = ", ".join(option.opts[0] for option in options) or "no options of its own"
         raise click.UsageError(
-            f"{what} takes no {error.option_name}; it takes {own}.{did_you_mean(error.option_name, flags)}"
+            f"{what} takes no {error.option_name}; it takes {takes}.{did_you_mean(error.option_name, flags)}"
         ) from None
-    value = ctx.params[argument.name or ""]
-    sources = {name: ctx.get_parameter_source(name) for name in parameters}
-    return value, {
-        name: ctx.params[name] for name, source in sources.items() if source is ParameterSource.COMMANDLINE
-    }
+    is_given = {name: ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in parameters}
+    return ctx.params[argument.name or ""], {name: ctx.params[name] for name in parameters if is_given[name]}

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,60 +20,41 @@ from bigcons.errors import nearest
 JSON, OPTIONS = "bigcons.json", "bigcons.options"
 """Keys of what a context carries: whether to print JSON, and the options of the command."""
 
+STANDARD = "-"
+"""The path of standard input and output."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """All but tabs and ends of lines, and what turns the direction of writing."""
-
-
-def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that every command has: ``--json`` and ``-v``."""
-    add_json = click.option(
-        "--json", is_flag=True, expose_value=False, is_eager=True, callback=_remember_json,
-        help="Print one JSON object to standard output.",
-    )  # fmt: skip
-    add_verbose = click.option(
-        "-v", "--verbose", count=True, expose_value=False, callback=_set_verbosity,
-        help="Log to standard error; -vv includes debug messages.",
-    )  # fmt: skip
-    return add_json(add_verbose(function))
-
-
-def _remember_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    ctx.meta[JSON] = value
-
-
-def _set_verbosity(_: click.Context, __: click.Parameter, count: int) -> None:
-    if count:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(_Escaped("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
-        logging.basicConfig(handlers=[handler])
-        logging.getLogger("bigcons").setLevel(logging.INFO if count == 1 else logging.DEBUG)
-
-
-class _Escaped(logging.Formatter):
-    """Lines without control characters but their ends."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
-        return shown(super().format(record))
-
-
-def emit(result: Mapping[str, Any], text: str | None = None) -> None:
-    """Print ``text``, by default names and values or, with ``--json``, ``result`` as one JSON object."""
-    if click.get_current_context().meta.get(JSON):
-        click.echo(json.dumps(result, allow_nan=False))
-    else:
-        click.echo(shown(facts(result) if text is None else text))
-
-
-def emit_error(ctx: click.Context, reason: str) -> None:
-    """With ``--json``, print ``{"error": reason}`` to standard output."""
-    if ctx.meta.get(JSON):
-        click.echo(json.dumps({"error": reason}))
 
 
 def shown(text: str) -> str:
     """Return text with its control characters as escapes: names in a file shall not steer the terminal."""
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def emit(result: Mapping[str, Any], *texts: str) -> None:
+    """Print paragraphs, by default names and values or, with ``--json``, ``result`` as one JSON object."""
+    if click.get_current_context().meta.get(JSON):
+        click.echo(json.dumps(result, allow_nan=False))
+    else:
+        click.echo(shown("\n\n".join(texts or [facts(result)])))
+
+
+def destination(out: str) -> Any:
+    """Return a path or, for "-", standard output, to which a command then prints nothing else."""
+    if out != STANDARD:
+        return out
+    if click.get_current_context().meta.get(JSON):
+        raise click.UsageError("--json prints to standard output, too; give a path with -o.")
+    return sys.stdout.buffer
+
+
+class Escaped(logging.Formatter):
+    """Lines of a log without control characters but their ends."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        return shown(super().format(record))
 
 
 class _Stream(io.FileIO):
@@ -114,9 +95,8 @@ _OPTION = re.compile(
 """A parameter with its option, as in "overwrite=True (--overwrite)"."""
 
 
-def with_options(message: str, options: Iterable[click.Parameter]) -> str:
+def with_options(message: str, flags: Mapping[str, str]) -> str:
     """Return a message of the library with the options of a command in the place of parameters."""
-    flags = {option.name: option.opts[0] for option in options if isinstance(option, click.Option)}
 
     def as_option(match: re.Match[str]) -> str:
         return f"{flags[match[1]]} {match[2] or ''}" if match[1] in flags else match[0]
@@ -146,15 +126,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def facts(items: Mapping[str, Any], *, indent: int = 0) -> str:
     """Lay out names and values in two columns; nested mappings are indented under their name."""
-    width = max((len(str(name)) for name in items), default=0)
-    margin = " " * indent
-    lines = []
+    width, lines = max(map(len, items), default=0), []
     for name, value in items.items():
         if isinstance(value, Mapping):
-            lines += [f"{margin}{name}", *facts(value, indent=indent + 2).splitlines()]
+            lines += [name, *facts(value, indent=2).splitlines()]
         else:
-            lines.append(f"{margin}{str(name).ljust(width)}  {cell(value, str(name))}")
-    return "\n".join(lines)
+            lines.append(f"{name.ljust(width)}  {cell(value, name)}")
+    return "\n".join(" " * indent + line for line in lines)
 
 
 def cell(value: Any, name: str = "") -> str:
@@ -172,24 +150,14 @@ def cell(value: Any, name: str = "") -> str:
     return str(value)
 
 
-def table(columns: Sequence[str], rows: Sequence[Mapping[str, str]], *, text: Sequence[str] = ()) -> str:
-    """Lay out a table: the first column and those in ``text`` flush left, the others flush right."""
-    lines = [list(columns), *([row.get(column, "") for column in columns] for row in rows)]
+def table(rows: Sequence[Mapping[str, Any]], *, text: Sequence[str] = ()) -> str:
+    """Lay out a table, whose first row has all columns: the first and those in ``text`` flush left."""
+    columns = list(rows[0])
+    lines = [columns, *([cell(row[name], name) if name in row else "" for name in columns] for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
     place = [str.ljust if column in (columns[0], *text) else str.rjust for column in columns]
     return "\n".join(
-        "  ".join(put(cell, width) for put, cell, width in zip(place, cells, widths, strict=True)).rstrip()
+        "  ".join(put(words, width) for put, words, width in zip(place, cells, widths, strict=True)).rstrip()
         for cells in lines
     )
-
-
-def amount(n: int, what: str) -> str:
-    """Return a count with its noun, ``what`` in the singular, whose plural ends in s."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the first few names and, if there are more, their number."""
-    more = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
-    return ", ".join(names[:12]) + more

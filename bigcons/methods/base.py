@@ -37,7 +37,7 @@ from bigcons.io.columns import Column, Columns, given_for, select
 from bigcons.io.files import is_parquet, origin
 from bigcons.io.ids import Ids
 from bigcons.memory import Block, parse_size
-from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_features, tables_of_generator
+from bigcons.methods.placing import Placed, PlacedFeatures, PlaceTask, Recoding
 from bigcons.metrics.ensemble import average_criterion
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine
@@ -60,13 +60,12 @@ from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, 
 from bigcons.store.consensus import OF_SIZES, PLACING, TREE, Consensus, clusters_in_words, fit_results
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_read
 from bigcons.store.export import facts_table, import_pandas
-from bigcons.store.generator import Generator, NewRows
+from bigcons.store.generator import Generator
 from bigcons.store.pairs import PairTable
 from bigcons.store.store import data_frame, ids_first
 from bigcons.trust import confidence
 from bigcons.trust.groups import TREES, Sample
 from bigcons.trust.n_clusters import Search, rows_of_sample, search, search_sample, tree_of
-from bigcons.trust.placement import ClusterSupport
 from bigcons.validation import check_flag, check_int
 from bigcons.weights import Weights
 
@@ -638,23 +637,12 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self, "labels_")
         self._refuse_found()
-        if self._generator is None:
-            raise InvalidInputError(
-                "the ensemble was not generated from features, or by an older version; fit one of "
-                "bigcons.generate.kmeans, or pass base labels to predict."
-            )
-        data = self._generator.open(features, id=id)
-        place = self._place_task(tables_of_generator(self._generator, self._recoding.values))
         with open_engine(self.client) as engine:
-            rows = NewRows(data, self._generator.encoding.scaling)
-            parts = [*place_features(self._generator, place, rows, engine)]
-        labels, memberships, is_far = zip(*parts, strict=True)
-        soft = np.concatenate(memberships) if self.info.soft else None
-        support = None
-        if self._trust is not None:
-            numbers = np.arange(self._n_columns)
-            support = ClusterSupport.of_table(self.trust_.clusters, numbers).clusters
-        return Placed(np.concatenate(labels), soft, np.concatenate(is_far), data.ids, support)
+            placed = PlacedFeatures(self, features, id, engine)
+            parts = [*placed]
+        soft = np.concatenate([part.memberships for part in parts]) if self.info.soft else None
+        labels, is_far = (np.concatenate([getattr(p, n) for p in parts]) for n in ("labels", "is_far"))
+        return Placed(labels, soft, is_far, placed.data.ids, parts[0].support)
 
     def _labels_of(self, x: Any, *, with_ids: bool = False) -> Ensemble:
         """Return base labels of new objects; what cannot be such may be features."""
@@ -724,6 +712,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             )
         self._recoding, self._generator = Recoding(ensemble), ensemble.generator
         self._n_columns, self._found_at = consensus.n_clusters, None
+        self._trust = consensus if consensus.has_trust else None
         try:
             self._order, counted = parts.pop("order"), parts.pop("counted", None)
             if sorted(self._order.tolist()) != list(range(self._n_columns)):

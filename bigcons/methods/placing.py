@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, warn_user
+from bigcons.disk.commit import is_store
+from bigcons.disk.files import StorePath
+from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, SuspiciousLabelsWarning, warn_user
 from bigcons.io.factorize import label_dtype
 from bigcons.io.ids import Ids
 from bigcons.io.labels import are_labeled
-from bigcons.run.engine import Engine
+from bigcons.run.engine import Engine, open_engine
 from bigcons.run.results import renumbered
+from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_soft_ensemble
-from bigcons.store.export import import_pandas
+from bigcons.store.export import export_to, import_pandas
 from bigcons.store.generator import AssignTask, Generator, NewRows
 from bigcons.store.store import data_frame, ids_first
-from bigcons.trust.placement import support_factor
+from bigcons.trust.placement import ClusterSupport, support_factor
+
+if TYPE_CHECKING:
+    from bigcons.io.columns import Column
+    from bigcons.io.features import Features
 
 
 class Placed(NamedTuple):
@@ -47,14 +56,16 @@ class Placed(NamedTuple):
         """Share of the objects that are far: about 0.01 if they are like those of the ensemble."""
         return float(self.is_far.mean())
 
+    def columns(self) -> dict[str, Any]:
+        """Return label, confidence, if there are memberships, and is_far of the objects, by name."""
+        confidence = {} if self.memberships is None else {"confidence": self.confidence}
+        return {"label": self.labels, **confidence, "is_far": self.is_far}
+
     def to_arrow(self) -> Any:
         """Return a pyarrow table with the id of each object, if known, label, confidence and is_far."""
         import pyarrow as pa
 
-        columns: dict[str, Any] = {"label": self.labels}
-        if self.memberships is not None:
-            columns["confidence"] = self.confidence
-        columns["is_far"] = self.is_far
+        columns = self.columns()
         if self.ids is not None:
             columns = ids_first(columns, self.ids, self.ids.hold().values)
         return pa.table(columns)
@@ -202,12 +213,31 @@ class FeaturesTask:
         return *self.place(labels), is_far
 
 
-def place_features(
-    generator: Generator, place: PlaceTask, rows: NewRows, engine: Engine
-) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray]]:
-    """Yield labels, memberships or None, and which objects are far, for each block of rows; warn of some."""
-    yield from engine.map(FeaturesTask(generator.task(), place), rows)
-    rows.warn()
+class PlacedFeatures:
+    """The rows of a table of features, placed by a method block by block as they are iterated."""
+
+    def __init__(self, model: Any, features: Any, id: Column | None, engine: Engine) -> None:
+        generator: Generator | None = model._generator
+        if generator is None:
+            raise InvalidInputError(
+                "the ensemble was not generated from features, or by an older version; fit one of "
+                "bigcons.generate.kmeans, or pass base labels to predict."
+            )
+        self.data: Features = generator.open(features, id=id)
+        self.rows = NewRows(self.data, generator.encoding.scaling)
+        place = model._place_task(tables_of_generator(generator, model._recoding.values))
+        self._task, self._engine = FeaturesTask(generator.task(), place), engine
+        self._support: np.ndarray | None = None
+        if model._trust is not None:
+            is_stored = isinstance(model._trust, Consensus)
+            clusters = model._trust.trust_tables[0] if is_stored else model._trust.clusters
+            self._support = ClusterSupport.of_table(clusters, np.arange(model._n_columns)).clusters
+
+    def __iter__(self) -> Iterator[Placed]:
+        """Yield the blocks in order, without ids; warn of some rows at the end."""
+        for labels, memberships, is_far in self._engine.map(self._task, self.rows):
+            yield Placed(labels, memberships, is_far, None, self._support)
+        self.rows.warn()
 
 
 def tables_of_generator(generator: Generator, values: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -218,3 +248,77 @@ def tables_of_generator(generator: Generator, values: Sequence[np.ndarray]) -> l
             raise InvalidInputError("labels were generated but text was fitted; fit the generated ensemble.")
         tables.append(codes_in(fitted, np.arange(n_clusters)))
     return tables
+
+
+# Of stores
+
+
+def open_placing(path: StorePath) -> Any:
+    """Return the method of a stored consensus, ready to place objects.
+
+    ``path`` is the store, or the folder of ``consensus.zarr``; the ensemble may have been moved with it.
+    """
+    from bigcons.methods import METHODS
+
+    path = path if is_store(path) else f"{str(path).rstrip('/')}/consensus.zarr"
+    consensus = Consensus.open(path)
+    consensus.read_placing()  # raises if there is nothing to place by
+    source = str(consensus.provenance["ensemble"])
+    beside = f"{consensus.path.rstrip('/').rpartition('/')[0] or '.'}/{source.rpartition('/')[2]}"
+    classes = {method.__name__: method for method in METHODS.values()}
+    model: Any = classes[consensus.parameters["method"]]()
+    settable = set(model.get_params()) - {"memory", "client", "out", "pairs", "weights"}
+    plain = (bool, int, float, str)  # values that a store gives back as they were
+    stored = consensus.parameters.items()
+    model.set_params(**{n: value for n, value in stored if n in settable and isinstance(value, plain)})
+    model.take_placing(consensus, Ensemble.open(beside if is_store(beside) else source))
+    return model
+
+
+def place_file(
+    model: Any,
+    features: Any,
+    out: StorePath | IO[bytes],
+    *,
+    id: Column | None = None,
+    memberships: bool = False,
+    overwrite: bool = False,
+    client: object = None,
+) -> dict[str, Any]:
+    """Write `Placed.to_arrow` of the rows of ``features`` to a file, see `Consensus.export`, block by block.
+
+    With ``memberships`` also these, as ``cluster_0``, ``cluster_1``, ... Returns ``n_objects``; the ``sizes``
+    of the clusters; ``mean_confidence`` and ``far_share``; and ``n_unseen``, for each column with text that
+    did not occur where the ensemble was made in how many rows.
+    """
+    if memberships and not model.info.soft:
+        raise InvalidInputError(f"{type(model).__name__} has no memberships; leave out --memberships.")
+    sizes, total, n_far = np.zeros(model._n_columns, np.int64), 0.0, 0
+    with ExitStack() as stack:
+        placed_features = PlacedFeatures(model, features, id, stack.enter_context(open_engine(client)))
+        data, write = placed_features.data, None
+        ids = None if str(out).lower().endswith(".npy") else data.ids
+        id_blocks = iter(()) if ids is None else ids.blocks(data.chunk_rows)
+        for placed in placed_features:
+            columns = placed.columns()
+            sizes += np.bincount(placed.labels[placed.labels >= 0], minlength=sizes.size)
+            total += float(columns["confidence"].sum(dtype=float)) if model.info.soft else math.nan
+            n_far += int(placed.is_far.sum())
+            if memberships:
+                soft: Any = placed.memberships
+                columns |= {f"cluster_{k}": np.ascontiguousarray(soft[:, k]) for k in range(len(sizes))}
+            if ids is not None:
+                columns = ids_first(columns, ids, next(id_blocks))
+            if write is None:
+                types = {n: c.dtype if isinstance(c, np.ndarray) else c.type for n, c in columns.items()}
+                write = stack.enter_context(export_to(out, data.n_objects, types, overwrite=overwrite))
+            write([*columns.values()])
+    if (far_share := n_far / data.n_objects) > 0.5:
+        warn_user(
+            f"{far_share:.1%} of the rows are far from all centers: they are unlike those of the ensemble, "
+            "and confidence in their labels means little.",
+            SuspiciousFeaturesWarning,
+        )
+    confidence = total / data.n_objects if model.info.soft else None
+    return {"n_objects": data.n_objects, "sizes": sizes.tolist(), "mean_confidence": confidence,
+            "far_share": far_share, "n_unseen": placed_features.rows.n_unseen}  # fmt: skip

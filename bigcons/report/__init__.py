@@ -16,14 +16,12 @@ import numpy as np
 
 from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.io.columns import Selection, choose
-from bigcons.io.ids import canonical, refuse_other_ids
+from bigcons.io.columns import select
 from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.io.sources import open_source
-from bigcons.memory import BLOCK_ROWS, format_size, parse_size, rows_within
+from bigcons.memory import BLOCK_ROWS, format_size, parse_size, row_blocks, rows_within
 from bigcons.methods import METHODS
-from bigcons.metrics.description import ClusterProfiles, cluster_profiles, partition_agreement
-from bigcons.metrics.memberships import cluster_overlap
+from bigcons.metrics import cluster_overlap, cluster_profiles, partition_agreement
 from bigcons.metrics.partitions import codes_for
 from bigcons.report.page import name_of, page, percent
 from bigcons.run.engine import open_engine
@@ -37,6 +35,8 @@ from bigcons.validation import check_int
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from bigcons.metrics.description import ClusterProfiles
 
 LEVELS = (0.5, 0.7, 0.9, 0.99)
 """Confidence is counted between these."""
@@ -132,12 +132,13 @@ class Report:
                 parameter="ensemble",
             )
         refuse_other_rows("the ensemble", names_of_rows(opened), "the consensus", source.names)
+        n_columns = 0 if source.memberships is None else source.n_clusters
         rows = min(BLOCK_ROWS, source.n_objects)
-        rows_within(parse_size(memory), 48 + 12 * source.n_columns, at_least=rows, what="a block of objects")
-        self._counts, tables = _count(source, opened, n_objects, client)
-        self.clusters: pa.Table = _clusters(self._counts, tables)
-        self.least_certain: pa.Table | None = self._counts.least_certain(source.ids)
-        self.partitions: pa.Table | None = _partitions(tables, opened)
+        rows_within(parse_size(memory), 48 + 12 * n_columns, at_least=rows, what="a block of objects")
+        self._counts = counts = _Counts(source, opened, n_objects, client)
+        self.clusters: pa.Table = counts.clusters()
+        self.least_certain: pa.Table | None = counts.least_certain
+        self.partitions: pa.Table | None = _partitions(counts.tables, opened)
         self._n_profiles = n_clusters
         self.profiles: ClusterProfiles | None = None
         if features is not None:
@@ -145,10 +146,18 @@ class Report:
         self.tree: ClusterTree | None = source.tree if tree is None else tree
         if self.tree is None and opened is not None and opened.n_partitions > 1:
             self.tree = consensus_tree(opened, random_state=0, client=client)
-        self.facts: dict[str, Any] = _facts(source, self._counts, self.tree)
+        self.facts: dict[str, Any] = _facts(source, counts, self.tree)
         self.warnings: list[str] = list(_warnings(self))
         self.notes: list[str] = list(_notes(self))
-        self._pictures = _pictures(consensus, self, opened) if pictures else {}
+        self._pictures: dict[str, bytes] = {}
+        if pictures:
+            try:
+                figures = figures_of(source.consensus, opened, tree=self.tree, client=client)
+                self._pictures = {
+                    name: figure.image("svg", metadata={"Date": None}) for name, figure in figures.items()
+                }
+            except MissingDependencyError:  # matplotlib
+                pass
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the page to a file at ``path``.
@@ -156,7 +165,9 @@ class Report:
         Raises StoreExistsError if there is one, unless ``overwrite``, and InvalidInputError for the suffix of
         another kind of file.
         """
-        check_page(path)
+        suffix = Path(path).suffix
+        if suffix.lower() not in ("", ".html", ".htm"):
+            raise InvalidInputError(f"{os.fspath(path)} has suffix {suffix!r}; a report is HTML, use .html.")
         content = self.html().encode()
         with new_file(path, overwrite=overwrite) as file:
             file.write(content)
@@ -188,11 +199,37 @@ class Report:
         )
 
 
-def check_page(path: str | os.PathLike[str]) -> None:
-    """Raise InvalidInputError for a path with the suffix of another kind of file than a page."""
-    suffix = Path(path).suffix
-    if suffix.lower() not in ("", ".html", ".htm"):
-        raise InvalidInputError(f"{os.fspath(path)} has suffix {suffix!r}; a report is HTML, use .html.")
+def figures_of(
+    consensus: Any, ensemble: Any = None, *, tree: ClusterTree | None = None, client: object = None
+) -> dict[str, Any]:
+    """Return the figures of a consensus, and of its ensemble, by name: those with something to draw.
+
+    ``consensus`` as for `Report`; ``tree`` by default the one that it has kept.
+    """
+    from bigcons import plots
+    from bigcons.plots.graphs import LEAST_OVERLAP
+
+    source = _Source.of(consensus)
+    figures, solved = {}, source.consensus
+    if source.memberships is not None:
+        figures["memberships"] = plots.memberships(solved)
+        overlap = cluster_overlap(solved, LEAST_OVERLAP, client=client)
+        if (overlap - np.diag(np.diag(overlap))).max() >= LEAST_OVERLAP:
+            figures["clusters"] = plots.cluster_graph(solved, client=client)
+    if source.trust is not None:
+        figures["trust"] = plots.trust(source.trust)
+    tree = source.tree if tree is None else tree
+    if tree is not None and len(tree.sizes) > 1:
+        figures["tree"] = plots.tree(tree, max(source.n_clusters, 2))
+    unit = "pass" if "pass" in source.history else "step"
+    if len(source.history.get(unit, ())) > 1 and source.history.get("objective"):
+        figures["convergence"] = plots.convergence(source.history)
+    if ensemble is not None:
+        opened = as_ensemble(ensemble)
+        figures["coassociation"] = plots.coassociation(opened, labels=solved)
+        if opened.n_partitions > 1 and not opened.is_soft:
+            figures["partitions"] = plots.partitions(opened)
+    return figures
 
 
 # What is read
@@ -201,11 +238,11 @@ def check_page(path: str | os.PathLike[str]) -> None:
 class _Source(NamedTuple):
     """A consensus, stored or held by a fitted method."""
 
+    consensus: Any
+    """The `Consensus` or the method."""
     name: str
     method: str
     n_objects: int
-    n_columns: int
-    """Columns of the memberships; 0 without any."""
     n_clusters: int
     """Clusters asked for, including those without objects."""
     labels: Any
@@ -224,13 +261,12 @@ class _Source(NamedTuple):
         if isinstance(consensus, (str, os.PathLike)):
             consensus = Consensus.open(consensus)
         if isinstance(consensus, Consensus):
-            method = str(consensus.parameters.get("method", "Consensus"))
-            n, K, soft = consensus.n_objects, consensus.n_clusters, consensus.has_memberships
             return cls(
-                consensus.path, method, n, K if soft else 0, K, consensus.label_rows,
-                consensus.membership_rows if soft else None, consensus if consensus.has_trust else None,
-                consensus.history, consensus.results, consensus.parameters, consensus.provenance,
-                consensus.id_column, consensus.tree,
+                consensus, consensus.path, str(consensus.parameters.get("method", "Consensus")),
+                consensus.n_objects, consensus.n_clusters, consensus.label_rows,
+                consensus.membership_rows if consensus.has_memberships else None,
+                consensus if consensus.has_trust else None, consensus.history, consensus.results,
+                consensus.parameters, consensus.provenance, consensus.id_column, consensus.tree,
             )  # fmt: skip
         if not hasattr(consensus, "labels_"):
             what = type(consensus).__name__
@@ -242,7 +278,7 @@ class _Source(NamedTuple):
         rows = rows.membership_rows if isinstance(rows, Consensus) else rows
         K = int(labels.max(initial=0)) + 1 if rows is None else rows.shape[1]
         return cls(
-            "in memory", type(consensus).__name__, len(labels), 0 if rows is None else K, K, labels, rows,
+            consensus, "in memory", type(consensus).__name__, len(labels), K, labels, rows,
             getattr(consensus, "_trust", None), consensus.history_, fit_results(consensus),
             consensus.get_params(deep=False), {}, getattr(consensus, "_ids", None),
             getattr(consensus, "tree_", None),
@@ -268,27 +304,45 @@ class _Source(NamedTuple):
         return rows
 
 
-_OBJECT = np.dtype(
-    [("object", np.int64), ("cluster", np.int64), *((n, TRUST_ROW[n]) for n in TRUST_ROW.names or ())]
-)
-
-
 class _Counts:
     """What a pass over the objects counts: sizes, confidence, and the least certain objects."""
 
-    def __init__(self, n_clusters: int, n_objects: int, columns: list[str]) -> None:
-        self.columns = columns
-        """Fields of `TRUST_ROW` that are known, if any."""
-        self.sizes: np.ndarray = np.zeros(n_clusters, np.int64)
-        self.confidence: np.ndarray = np.zeros(n_clusters)
+    def __init__(self, source: _Source, ensemble: Any, n_objects: int, client: object) -> None:
+        self.sizes: np.ndarray = np.zeros(source.n_clusters, np.int64)
+        self.confidence: np.ndarray = np.zeros(source.n_clusters)
         """The confidence of the objects of each cluster, summed."""
         self.levels: np.ndarray = np.zeros(len(LEVELS) + 1, np.int64)
         self.n_unlabeled = 0
-        self.rows: np.ndarray = np.empty(0, _OBJECT)
+        self.least_certain: Any = None
+        self.tables: tuple[Any, Any] | None = None
+        """The tables of clusters and of partitions, if known."""
         self._n_objects = n_objects
+        self._columns = list(TRUST_ROW.names or ())
+        """Fields of `TRUST_ROW` that are known, if any."""
+        if source.trust is None and ensemble is not None:
+            with open_engine(client) as engine:
+                codes, values = codes_for(ensemble, source.labels)
+                evidence = Evidence(ensemble, codes, values, engine)
+                for block, rows in evidence.weigh_blocks(lambda _, rows: rows):
+                    self._add(block.start, source.labels[block.start : block.stop], rows)
+                self.tables = evidence.sums.tables(ensemble)
+        else:
+            if isinstance(source.trust, Consensus):
+                self.tables = source.trust.trust_tables
+            elif source.trust is not None:
+                self.tables = source.trust.clusters, source.trust.partitions
+            else:
+                self._columns = [] if source.memberships is None else ["confidence"]
+            for block in row_blocks(source.n_objects, BLOCK_ROWS):
+                trust = source.confidence_rows(block.start, block.stop)
+                self._add(block.start, source.labels[block.start : block.stop], trust)
+        if source.ids is not None:
+            self.least_certain = _with_ids(self.least_certain, source.ids)
 
-    def add(self, start: int, labels: np.ndarray, trust: np.ndarray | None) -> None:
+    def _add(self, start: int, labels: Any, trust: np.ndarray | None) -> None:
         """Add the labels (rows,) of a block and, if known, their confidence."""
+        import pyarrow as pa
+
         labeled = np.flatnonzero(labels >= 0)
         self.n_unlabeled += labels.size - labeled.size
         self.sizes += np.bincount(labels[labeled], minlength=self.sizes.size)
@@ -299,100 +353,62 @@ class _Counts:
         levels = np.searchsorted(LEVELS, confidence, side="right")
         self.levels += np.bincount(levels, minlength=self.levels.size)
         lowest = labeled[np.lexsort((labeled, confidence))[: self._n_objects]]
-        rows = np.empty(lowest.size, _OBJECT)
-        rows["object"], rows["cluster"] = start + lowest, labels[lowest]
-        for name in TRUST_ROW.names or ():
-            rows[name] = trust[name][lowest]
-        both = np.concatenate([self.rows, rows])
-        self.rows = both[np.lexsort((both["object"], both["confidence"]))[: self._n_objects]]
+        columns = {"object": start + lowest, "cluster": labels[lowest].astype(np.int64)}
+        for name in self._columns:
+            columns["second_label" if name == "second_labels" else name] = trust[name][lowest]
+        before = [] if self.least_certain is None else [self.least_certain]
+        rows = pa.concat_tables([*before, pa.table(columns)])
+        order = [("confidence", "ascending"), ("object", "ascending")]
+        self.least_certain = rows.sort_by(order).slice(0, self._n_objects)
+
+    def clusters(self) -> pa.Table:
+        """Return the table of clusters with objects, from the largest to the smallest."""
+        import pyarrow as pa
+
+        shown = np.argsort(-self.sizes, kind="stable")
+        shown = shown[self.sizes[shown] > 0]
+        share = self.sizes[shown] / max(self.sizes.sum(), 1)
+        if self.tables is not None:
+            rows = {cluster: row for row, cluster in enumerate(self.tables[0]["cluster"].to_pylist())}
+            return (
+                self.tables[0].take([rows[k] for k in shown.tolist()]).add_column(2, "share", pa.array(share))
+            )
+        columns = {"cluster": shown, "size": self.sizes[shown], "share": share}
+        if self.least_certain is not None:
+            columns["confidence"] = self.confidence[shown] / self.sizes[shown]
+        return pa.table(columns)
 
     def levels_in_words(self) -> list[dict[str, Any]]:
         """Return how many objects are of each range of confidence, the highest first."""
         bounds = [f"{a:g} to {b:g}" for a, b in itertools.pairwise(LEVELS)]
         words = [f"below {LEVELS[0]:g}", *bounds, f"{LEVELS[-1]:g} or more"]
-        rows = [
-            {"confidence": word, "objects": count, "share": count / max(int(self.levels.sum()), 1)}
-            for word, count in zip(words, self.levels.tolist(), strict=True)
-        ]
-        return rows[::-1] if self.columns else []
-
-    def least_certain(self, ids: Any) -> pa.Table | None:
-        """Return the table of the least certain objects, with their ids, if they have any."""
-        import pyarrow as pa
-
-        if not self.columns:
-            return None
-        names = {"object": "object", "cluster": "cluster"} | {name: name for name in self.columns}
-        names |= {"second_labels": "second_label"} if "second_labels" in names else {}
-        table = pa.table({shown: self.rows[name].copy() for name, shown in names.items()})
-        if ids is None:
-            return table
-        rows = self.rows["object"].tolist()
-        read = ids.read if hasattr(ids, "read") else lambda start, _: ids.values.slice(start, 1)
-        return table.add_column(1, "id", pa.concat_arrays([read(row, row + 1) for row in rows]))
+        shares = (self.levels / max(int(self.levels.sum()), 1)).tolist()
+        columns = zip(words, self.levels.tolist(), shares, strict=True)
+        rows = [dict(zip(("confidence", "objects", "share"), row, strict=True)) for row in columns]
+        return rows[::-1] if self.least_certain is not None else []
 
 
-def _count(
-    source: _Source, ensemble: Any, n_objects: int, client: object
-) -> tuple[_Counts, tuple[Any, Any] | None]:
-    """Return what a pass over the objects counts, and the tables of clusters and of partitions, if known."""
-    if source.trust is None and ensemble is not None:
-        counts = _Counts(source.n_clusters, n_objects, list(TRUST_ROW.names or ()))
-        with open_engine(client) as engine:
-            codes, values = codes_for(ensemble, source.labels)
-            evidence = Evidence(ensemble, codes, values, engine)
-            for block, rows in evidence.weigh_blocks(lambda _, rows: rows):
-                counts.add(block.start, source.labels[block.start : block.stop], rows)
-            return counts, evidence.sums.tables(ensemble)
-    columns = list(TRUST_ROW.names or ()) if source.trust is not None else ["confidence"]
-    counts = _Counts(
-        source.n_clusters, n_objects, columns if source.trust or source.memberships is not None else []
-    )
-    for start in range(0, source.n_objects, BLOCK_ROWS):
-        stop = min(start + BLOCK_ROWS, source.n_objects)
-        counts.add(start, source.labels[start:stop], source.confidence_rows(start, stop))
-    if source.trust is None:
-        return counts, None
-    if isinstance(source.trust, Consensus):
-        return counts, source.trust.trust_tables
-    return counts, (source.trust.clusters, source.trust.partitions)
+def _with_ids(table: pa.Table | None, ids: Any) -> pa.Table | None:
+    """Return the table of some objects with their ids."""
+    import pyarrow as pa
+
+    if table is None or not len(table):
+        return table
+    read = ids.read if hasattr(ids, "read") else lambda start, _: ids.values.slice(start, 1)
+    values = [read(row, row + 1) for row in table["object"].to_pylist()]
+    return table.add_column(1, "id", pa.concat_arrays(values))
 
 
 def _features_of(source: _Source, features: Any) -> Any:
     """Return the table of features, whose ids, if it has them, must be those of the objects."""
     table = open_source(features, "features")
-    names = table.names or []
-    if source.ids is not None and (name := source.ids.facts.name) in names:
-        position = names.index(name)
-        column = table.texts(position) or table.selected([position])
-        ids = (
-            canonical(rows[0] if isinstance(rows, list) else rows[:, 0], name, column.where,
-                      dtype=source.ids.facts.dtype)
-            for rows in column.batches(BLOCK_ROWS)
-        )  # fmt: skip
-        refuse_other_ids(source.ids.blocks(), ids, name, table.where)
-        return choose(table, Selection(None, None, [other for other in names if other != name], None))
+    if source.ids is not None and source.ids.facts.name in (table.names or ()):
+        table = open_source(select(features, id=source.ids.facts.name), "features")
     refuse_other_rows(table.where, table.ids or names_of_rows(features), "the consensus", source.names)
     return table
 
 
 # What is told
-
-
-def _clusters(counts: _Counts, tables: tuple[Any, Any] | None) -> pa.Table:
-    """Return the table of clusters with objects, from the largest to the smallest."""
-    import pyarrow as pa
-
-    shown = np.argsort(-counts.sizes, kind="stable")
-    shown = shown[counts.sizes[shown] > 0]
-    share = counts.sizes[shown] / max(counts.sizes.sum(), 1)
-    if tables is not None:
-        rows = {cluster: row for row, cluster in enumerate(tables[0]["cluster"].to_pylist())}
-        return tables[0].take([rows[k] for k in shown.tolist()]).add_column(2, "share", pa.array(share))
-    columns = {"cluster": shown, "size": counts.sizes[shown], "share": share}
-    if counts.columns:
-        columns["confidence"] = counts.confidence[shown] / counts.sizes[shown]
-    return pa.table(columns)
 
 
 def _partitions(tables: tuple[Any, Any] | None, ensemble: Any) -> pa.Table | None:
@@ -417,7 +433,7 @@ def _facts(source: _Source, counts: _Counts, tree: ClusterTree | None) -> dict[s
         "clusters": clusters_in_words(counted["n_clusters"], None, source.n_clusters),
         "clusters by the tree": None if tree is None else tree_in_words(tree),
     }
-    if counts.columns:
+    if counts.least_certain is not None:
         facts["mean confidence"] = float(counts.confidence.sum() / max(int(counts.sizes.sum()), 1))
     facts |= {name_of(name): value for name, value in source.results.items() if name not in counted}
     starts = facts.pop(name_of("start_objectives"), None)
@@ -445,7 +461,7 @@ def _warnings(report: Report) -> Iterator[str]:
         yield f"Without objects: {empty:,} of the {source.n_clusters:,} clusters asked for."
     if n_tiny := counted["n_tiny_clusters"]:
         yield f"Tiny, below a tenth of the mean size: {n_tiny:,} of {counted['n_clusters']:,} clusters."
-    if counts.columns and counts.levels[0]:
+    if counts.levels[0]:
         low = _share(int(counts.levels[0]), int(counts.sizes.sum()), "objects")
         yield f"{low} have a confidence below {LEVELS[0]:g}."
     if "stability" in clusters.column_names:
@@ -488,34 +504,3 @@ def _share(n: int, total: int, what: str) -> str:
 
 def _some(words: list[str], most: int) -> str:
     return ", ".join(words[:most]) + (", ..." if len(words) > most else "")
-
-
-# Pictures
-
-
-def _pictures(consensus: Any, report: Report, ensemble: Any) -> dict[str, bytes]:
-    """Return the pictures of the page as SVG, by name; none without matplotlib."""
-    from bigcons import plots
-    from bigcons.plots.graphs import LEAST_OVERLAP
-
-    source, tree = report._source, report.tree
-    figures: dict[str, Any] = {}
-    if isinstance(consensus, (str, os.PathLike)):
-        consensus = Consensus.open(consensus)
-    try:
-        if source.memberships is not None:
-            figures["memberships"] = plots.memberships(consensus)
-            overlap = cluster_overlap(consensus, LEAST_OVERLAP)
-            np.fill_diagonal(overlap, 0.0)
-            if overlap.max() >= LEAST_OVERLAP:
-                figures["graph"] = plots.cluster_graph(consensus)
-        if tree is not None and len(tree.sizes) > 1:
-            figures["tree"] = plots.tree(tree, max(report.clusters.num_rows, 2))
-        unit = "pass" if "pass" in source.history else "step"
-        if len(source.history.get(unit, ())) > 1 and source.history.get("objective"):
-            figures["convergence"] = plots.convergence(source.history)
-        if ensemble is not None and ensemble.n_partitions > 1:
-            figures["partitions"] = plots.partitions(ensemble)
-    except MissingDependencyError:
-        return {}
-    return {name: figure.svg() for name, figure in figures.items()}

@@ -131,7 +131,7 @@ def test_generate__refuses_what_a_scheme_does_not_have(run, options, words):
 )
 def test_generate__says_in_one_line_what_the_scheme_refuses(run, options, words):
     result = run(options)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert words in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert [path.name for path in Path().iterdir()] == ["features.npy"]

@@ -73,7 +73,7 @@ def test_generate__names_columns_without_effect(made):
     ):
         result = bigcons(made, words)
         assert result.exit_code == 0, result.output
-        assert "Constant or empty, without effect: one, none, flag.\n" in result.stderr
+        assert "Constant or empty, without effect: 'one', 'none', 'flag'.\n" in result.stderr
 
 
 def test_place__warns_of_rows_unlike_those_of_the_ensemble(made):
@@ -100,7 +100,7 @@ def test_place__new_customers_without_any_cleaning(made):
     placed = pd.read_csv(made / "placed.csv")
     assert placed.columns.tolist() == ["customer_id", "label", "confidence", "is_far"]
     assert placed["customer_id"].tolist() == list(range(5000, 5200))
-    assert bc.metrics.adjusted_rand(customers(200, 1)[1], placed["label"].to_numpy()) > 0.95
+    assert bc.metrics.adjusted_rand(customers(200, 1)[1], placed["label"].to_numpy()) > 0.9
     ensemble = bc.Ensemble.open(made / "out" / "ensemble.zarr")
     model = bc.ConsensusTree(3, random_state=0).fit(ensemble)
     assert placed["label"].tolist() == model.predict_features(made / "new.csv").labels.tolist()

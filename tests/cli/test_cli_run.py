@@ -82,7 +82,7 @@ def test_run__again_finds_its_results_and_other_parameters_are_refused(run, tmp_
     [
         ("-m pccc", 2, "Did you mean pcc?"),
         ("-k few", 2, "'few' is not a number"),
-        ("-k 3:8", 1, "-k range(3, 9) has type range; use an integer >= 1"),
+        ("-k 3:8", 2, "-k range(3, 9) has type range; use an integer >= 1"),
         ("--base-clusters 5", 2, "No such option '--base-clusters'"),
     ],
 )

@@ -9,13 +9,12 @@ import pyarrow as pa
 import pytest
 
 import bigcons as bc
-from bigcons.cli.solving import open_placing
 from bigcons.errors import (
     CorruptStoreError,
     InvalidInputError,
     SuspiciousFeaturesWarning,
 )
-from bigcons.methods.placing import tables_of_generator
+from bigcons.methods.placing import open_placing, tables_of_generator
 
 N = 600
 
@@ -142,7 +141,7 @@ def test_place__of_a_stored_consensus_is_what_the_fitted_model_says(name, option
     ensemble.save(tmp_path / "e.zarr")
     stored = bc.Ensemble.open(tmp_path / "e.zarr")
     model = bc.METHODS[name](2, random_state=0, **options).fit(stored, out=tmp_path / "c.zarr")
-    expected, (placing, _) = model.predict_features(table), open_placing(str(tmp_path / "c.zarr"))
+    expected, placing = model.predict_features(table), open_placing(str(tmp_path / "c.zarr"))
     place = placing._place_task(tables_of_generator(stored.generator, placing._recoding.values))
     labels, memberships = place(stored.generator.assign(table).labels)
     np.testing.assert_array_equal(labels, expected.labels)

@@ -1,0 +1,802 @@
+"""The commands, in the order of a typical run: each parses, calls the library and prints."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from shlex import join, quote
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bigcons.cli.options import (
+    CHOSEN,
+    PATH,
+    READING,
+    TABLE,
+    Literal,
+    argument,
+    command,
+    known_method,
+    name_list,
+    option,
+    option_name,
+    output_option,
+    parameters_of,
+    parse_further,
+    taken,
+)
+from bigcons.cli.output import STANDARD, destination, emit, facts, table, telling_finished
+from bigcons.errors import (
+    InvalidInputError,
+    MemoryBudgetError,
+    MissingDependencyError,
+    StoreExistsError,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from bigcons.methods import ConsensusClusterer
+    from bigcons.store.consensus import Consensus
+
+
+@command(
+    option("--size", type=click.IntRange(min=100), default=120_000, help="Objects."),
+    option("-o", "--out", default="bigcons-demo", metavar="FOLDER", help="Folder for the results."),
+    "random_state",
+)
+def demo(size: int, out: str, random_state: int) -> None:
+    """Solve simulated data of the shape of the PCC paper's large experiment.
+
+    This is the one of Lourenço et al. 2015: 100 k-means partitions of random halves of 120,000 objects of
+    three classes, each into 2 to 10 clusters. Their consensus is found by PCC over all pairs of objects, and
+    by the consensus tree, the default of the other commands. A table has the accuracy and the time of both. A
+    demo that was interrupted resumes.
+    """
+    import numpy as np
+
+    from bigcons import PCC, ConsensusTree, datasets, generate, metrics, plots
+    from bigcons.disk.places import disk_errors
+
+    folder = Path(out)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "truth.npy").exists():
+        raise StoreExistsError(f"{folder} holds other files; choose another folder.", path=folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    features, truth = datasets.planted_features(size, random_state=random_state)
+    with disk_errors(folder):
+        np.save(folder / "truth.npy", truth)
+    ensemble, solved, began = folder / "ensemble.zarr", folder / "consensus.zarr", time.perf_counter()
+    generate.kmeans(features, n_clusters=(2, 10), sample=0.5, out=ensemble, random_state=random_state)
+    steps: list[dict[str, Any]] = []
+    generated = {"step": "100 partitions", "seconds": time.perf_counter() - began}
+    for method, output in ((PCC, None), (ConsensusTree, solved)):
+        began = time.perf_counter()
+        model = method(3, random_state=random_state).fit(ensemble, out=output, overwrite=True)
+        steps.append({
+            "step": method.__name__,
+            "seconds": time.perf_counter() - began,
+            "accuracy": metrics.matching_accuracy(truth, model),
+            "adjusted_rand": metrics.adjusted_rand(truth, model),
+            "n_clusters": model.n_clusters_,
+        })  # fmt: skip
+    figure = f"Figure: {folder / 'demo.png'}."
+    try:
+        plots.memberships(model).savefig(folder / "demo.png")
+    except MissingDependencyError as error:
+        figure = f"The figure is left out: {error}"
+    emit(
+        {"folder": out, "n_objects": size, "random_state": random_state, "steps": [generated, *steps]},
+        f"{size:,} objects in 100 partitions, made in {generated['seconds']:.2f} s; accuracy: share of "
+        "objects in the right cluster.",
+        table(steps),
+        f"{figure} To continue, for example:\n"
+        f"  bigcons report {solved} --ensemble {ensemble} -o demo.html\n"
+        f"  bigcons solve {ensemble} -m hbgf -k 3 -o {folder / 'hbgf.zarr'}",
+    )
+
+
+@command(
+    argument("file", type=PATH),
+    option("--size", type=click.IntRange(min=10), default=2000, help="Objects."),
+    *("random_state", "overwrite"),
+)
+def sample_data(file: str, size: int, random_state: int, overwrite: bool) -> None:
+    """Write simulated features to FILE (.csv, .parquet).
+
+    Its objects have an id and ten features, and belong to three overlapping classes of unequal size: 60, 25
+    and 15 percent. The largest class is one cloud of points, the second is two and the smallest is three, so
+    that -k auto finds more than three clusters.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    from bigcons.datasets import planted_features
+    from bigcons.store.export import export_to
+
+    features = np.round(planted_features(size, 10, random_state=random_state)[0], 4)
+    ids = pa.array([f"object-{i:0{len(str(size))}}" for i in range(size)])
+    types = {"id": ids.type, **{f"feature_{j}": features.dtype for j in range(10)}}
+    with export_to(file, size, types, overwrite=overwrite) as write:
+        write([ids, *map(np.ascontiguousarray, features.T)])
+    emit(
+        {"path": file, "n_objects": size, "n_features": 10},
+        f"{file}: {size:,} objects with 10 features. To continue, for example:\n"
+        f"  bigcons run {quote(file)} --id id -k 3 -o out/",
+    )
+
+
+# From features to an ensemble, and to a consensus
+
+SCHEMES = {
+    "mixed": "mixed",
+    "landmarks": "landmarks",
+    "kmeans": "kmeans",
+    "zipf": "weighted_kmeans",
+    "feature-views": "feature_views",
+    "object-views": "object_views",
+}
+"""Schemes and their functions in `bigcons.generate`."""
+
+
+@command(
+    argument("words", nargs=-1, type=PATH, metavar="FEATURES... [OPTIONS OF THE SCHEME]"),
+    output_option("Store for the ensemble (.zarr or .parquet)."),
+    *(*CHOSEN, *READING, "log"),
+    option("--scheme", type=click.Choice(list(SCHEMES)), default="mixed",
+           help="half of the partitions by landmarks and half by k-means, of all objects; spectral "
+           "clusterings on landmarks, which follow curved shapes; k-means on random samples; k-means on "
+           "features with Zipf weights; k-means on subsets of the features; k-means on overlapping subsets "
+           "that cover all objects."),
+    *("random_state", "memory", "client", "overwrite"),
+    further=True,
+)  # fmt: skip
+def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **options: Any) -> None:
+    """Cluster FEATURES many times.
+
+    The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .tsv (or these compressed), .npy
+    or .zarr with one row per object, a folder of files, a pattern such as "data/*.parquet", several files, a
+    URL of these such as s3://bucket/data.parquet, or -, standard input; it is read in blocks and need not fit
+    in memory. Repeating the command resumes an interrupted run and finds the result of a finished one.
+
+    Each parameter of the function of the scheme, such as bigcons.generate.kmeans, is a further option:
+    --n-partitions, --n-clusters K, MIN:MAX or split, --standardize or --no-standardize, --train auto, all or
+    N; of kmeans and zipf --sample SHARE; of zipf --alpha-range MIN:MAX and --largest-weight; of feature-views
+    --n-features; of object-views --repetition.
+    """
+    from bigcons import generate as generators
+    from bigcons.generate.pipeline import GeneratorOptions, make_partitions
+
+    function, reading = getattr(generators, SCHEMES[scheme]), taken(options, (*CHOSEN, *READING, "log"))
+    common = (*reading, "out", "overwrite", "resume", *options)
+    parameters, of_all = (parameters_of(f, without=common) for f in (function, make_partitions))
+    parameters |= {name: of_all[name] for name in GeneratorOptions.__annotations__ if name in of_all}
+    features = click.Argument(["features"], nargs=-1, required=True, type=TABLE)
+    paths, given = parse_further(f"Scheme {scheme!r}", words, features, parameters)
+    if needed := {name for name, p in parameters.items() if p.default is p.empty} - given.keys():
+        raise click.UsageError(f"Scheme {scheme!r} needs {', '.join(map(option_name, sorted(needed)))}.")
+    with telling_finished(out, "call", overwrite):
+        data = _open_features(paths, reading)
+        ensemble = function(data, **given, **options, out=out, overwrite=overwrite)
+    _tell_constant(ensemble)
+    emit(ensemble.info())
+
+
+def _selected(paths: Sequence[str], reading: dict[str, Any], *names: str) -> Any:
+    """Return one path or several with how they are read and, of the options named, what is chosen."""
+    from bigcons.io.columns import select
+
+    chosen = {name: reading[name] for name in (*READING, *names) if name in reading}
+    return select(paths[0] if len(paths) == 1 else list(paths), **chosen)
+
+
+def _open_features(paths: Sequence[str], reading: dict[str, Any]) -> Any:
+    """Open the features, and say on standard error how those with names are encoded."""
+    from bigcons.io.features import open_features
+
+    chosen = {name: reading[name] for name in (*CHOSEN, "log")}
+    data = open_features(_selected(paths, reading), **chosen)
+    if data.encoding.is_named:
+        click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
+    return data
+
+
+def _tell_constant(ensemble: Any) -> None:
+    """Name, on standard error, the features that an ensemble was generated without, as they do not vary."""
+    if ensemble.generator is not None and (names := ensemble.generator.encoding.constant()):
+        click.echo(f"Constant or empty, without effect: {shown(names)}.", err=True)
+
+
+@command(
+    argument("features", nargs=-1, required=True, type=TABLE),
+    output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER"),
+    *(*CHOSEN, *READING, "log", "n_clusters", "method"),
+    option("--n-partitions", type=click.IntRange(min=1), default=100, help="Number of partitions."),
+    *("memory", "client", "random_state", "overwrite"),
+)
+def run(
+    features: tuple[str, ...],
+    out: str,
+    n_clusters: Any,
+    method: str,
+    n_partitions: int,
+    overwrite: bool,
+    **options: Any,
+) -> None:
+    """Cluster FEATURES many times and find the consensus.
+
+    Short for `bigcons generate` and `bigcons solve`. FEATURES is one table or several, as for `bigcons
+    generate`, and need not fit in memory; each step keeps to the memory budget. A budget that is too small
+    for the method is refused before generating, with -k auto once the number is known. Repeating the command
+    resumes an interrupted run and finds the result of a finished one; an ensemble that is there is used for
+    another -k, too. What was chosen is printed, with the time of each step, after the columns of few values,
+    if any, of which each cluster has only one.
+    """
+    from bigcons.io.files import refuse_missing
+
+    for path in features:
+        refuse_missing(path)  # methods take seconds to import
+    if n_clusters is None:
+        raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
+
+    from bigcons import generate as generators
+    from bigcons.disk.commit import is_store
+    from bigcons.generate.kmeans import drawn_clusters
+    from bigcons.memory import PROCESS_BYTES, parse_size
+    from bigcons.methods import METHODS
+    from bigcons.metrics.description import cluster_profiles
+    from bigcons.run.memory_plan import PlannedEnsemble
+    from bigcons.store.consensus import Consensus
+
+    ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
+    reading = taken(options, (*CHOSEN, *READING, "log"))
+    model = METHODS[method](_n_clusters_of(method, n_clusters), **options)
+    data = _open_features(features, reading)
+    is_made = not overwrite and is_store(ensemble_path)
+    if overwrite or not is_store(consensus_path):
+        drawn = drawn_clusters(data.n_objects, n_partitions, options["random_state"])
+        model.check_plan(PlannedEnsemble(ensemble_path, data.n_objects, drawn), consensus_path)
+    began = time.perf_counter()
+    making: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
+    ensemble = generators.mixed(data, n_partitions=n_partitions, **making)
+    generated = time.perf_counter()
+    _tell_constant(ensemble)
+    with telling_finished(consensus_path, "run", overwrite) as is_there:
+        model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
+    solve_seconds = None if is_there else time.perf_counter() - generated
+    solved, followed = Consensus.open(consensus_path), None
+    if not data.is_sparse:  # else of very many columns, none of which stands out
+        # what the process may hold of data; where no block of them fits, it remains unknown
+        left = max(parse_size(options["memory"]) - PROCESS_BYTES, 1000)
+        with suppress(MemoryBudgetError):
+            profiles = cluster_profiles(_selected(features, reading, *CHOSEN), solved, memory=left)
+            followed = profiles.followed
+            if followed:
+                click.echo(profiles.followed_in_words(), err=True)
+    n_trained = ensemble.provenance["sample_rows"]
+    result = {
+        "ensemble": {
+            "path": ensemble_path,
+            "n_objects": ensemble.n_objects,
+            "n_partitions": ensemble.n_partitions,
+            "clusters_per_partition": [int(ensemble.n_clusters.min()), int(ensemble.n_clusters.max())],
+            "trained_on": "all objects" if n_trained == ensemble.n_objects else f"a sample of {n_trained:,}",
+            "seconds": None if is_made else generated - began,
+        },
+        "consensus": {
+            "path": consensus_path,
+            "method": method,
+            "memory": options["memory"],
+            "random_state": options["random_state"],
+            "seconds": solve_seconds,
+            **_results_of(model),
+        },
+    }
+    emit(
+        {"kind": "run", **result, "followed": followed},
+        facts(result),
+        *_ending(solved, ensemble_path, out.rstrip("/")),
+    )
+
+
+# From labels or memberships to an ensemble
+
+
+@command(
+    argument("tables", nargs=-1, required=True, type=TABLE),
+    output_option("Store for the ensemble or the pairs (.zarr or .parquet)."),
+    *(*CHOSEN, "sep", "header", "missing"),
+    option("--runs", is_flag=True, help="Each of the TABLES is a partition, with a column of labels."),
+    option("--long", type=name_list, metavar="OBJECT,PARTITION,LABEL", help="A row of the table is one "
+           "label; names of the columns with its object, partition and label."),
+    option("--memberships", is_flag=True,
+           help="TABLES are memberships, one for each partition, with a column for each cluster."),
+    option("--pairs", is_flag=True, help="TABLES has pairs of objects, for `bigcons solve --pairs`; "
+           "--columns are then its four columns.  [default: i,j,n_agree,n_seen]"),
+    option("--n-objects", type=click.IntRange(min=1), help="Number of objects in --pairs.  [default: as a "
+           ".parquet of bigcons states, else the largest in a pair, plus 1]"),
+    option("--chunk-rows", type=click.IntRange(min=1),
+           help="Rows per chunk of the store.  [default: chosen by size]"),
+    *("memory", "overwrite"),
+)  # fmt: skip
+def import_(
+    tables: tuple[str, ...],
+    runs: bool,
+    long: list[str] | None,
+    memberships: bool,
+    pairs: bool,
+    sep: str | None,
+    header: bool | None,
+    **options: Any,
+) -> None:
+    """Store a table of labels, or of memberships, as an ensemble, or a table of pairs.
+
+    The table is a .parquet, .csv, .tsv (or these compressed), .npy or .zarr with one row per object and one
+    column per partition, a folder of files, a pattern such as "labels/*.parquet", a URL of these such as
+    s3://bucket/labels.parquet, or -, standard input; missing labels are empty, NaN or negative. The table is
+    streamed and need not fit in memory. What may be read in two ways, such as a first line of numbers in a
+    .csv, is refused unless an option tells.
+
+    With --runs, each of the TABLES is one partition. With --long, the table has a row for each label, such as
+    the votes of workers on tasks. With --memberships, each of the TABLES, in these forms or a consensus with
+    memberships, is a soft clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
+
+    With --pairs, the table has a row for each pair, in any order, with integer columns i < j, objects
+    numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those that label
+    both. It is sorted on disk and need not fit in memory.
+    """
+    from bigcons.disk.places import place_of
+    from bigcons.io.columns import select
+    from bigcons.io.files import matching
+    from bigcons.store.ensemble import Ensemble, import_labels, import_memberships
+    from bigcons.store.pairs import import_pairs
+
+    forms: dict[str, tuple[Any, Any]] = {
+        "--runs": (runs, Ensemble.from_runs),
+        "--long": (long, Ensemble.from_long),
+        "--memberships": (memberships, import_memberships),
+        "--pairs": (pairs, import_pairs),
+        "an import": (True, import_labels),
+    }
+    form, *others = [name for name, (is_given, _) in forms.items() if is_given]
+    store = forms[form][1]
+    settings = {name: value for name, value in options.items() if value is not None}
+    foreign = [option_name(name) for name in settings if name not in inspect.signature(store).parameters]
+    if pairs:
+        foreign += [f"--{name}" for name, value in (("sep", sep), ("header", header)) if value is not None]
+    if refused := [*foreign, *others[:-1]]:
+        raise click.UsageError(f"{form} takes no {refused[0]}; leave it out.")
+    if runs:  # shells expand a pattern, but not in quotes
+        tables = tuple(path for part in tables for path in [*map(str, matching(place_of(part)))] or [part])
+    if len(tables) > 1 and not (runs or memberships):
+        raise click.UsageError(
+            f"Got {len(tables)} tables of labels; pass one, with a column for each partition, a pattern in "
+            "quotes for files that have its rows, or --runs if each is a partition."
+        )
+    if long is not None:
+        if len(long) != 3:
+            raise click.UsageError(
+                f"--long has {len(long)} columns; name three: of the object, the partition, the label."
+            )
+        settings |= dict(zip(("object", "partition", "label"), long, strict=True))
+    parts: Any = list(tables) if pairs else [select(part, sep=sep, header=header) for part in tables]
+    with telling_finished(options["out"], "import", options["overwrite"]):
+        stored = store(parts if runs or memberships else parts[0], **settings)
+    emit(stored.info())
+
+
+@command(
+    argument("ensemble", type=PATH),
+    argument("tables", nargs=-1, required=True, type=TABLE),
+    option("--objects", "what", flag_value="objects", help="Rows of TABLES are further objects."),
+    option("--partitions", "what", flag_value="partitions", help="Columns of TABLES are further partitions."),
+    *(*CHOSEN, "sep", "header", "missing"),
+)
+def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | None, **options: Any) -> None:
+    """Append objects or partitions to the store ENSEMBLE.
+
+    With --partitions, rows are joined by ids, in any order; objects that have no row are missing. With
+    --objects, columns are the partitions, by their names or in their order; ids must be new. Of soft
+    clusterings, TABLES are memberships, one for each partition; else there is one table, or a pattern in
+    quotes. An append that is killed leaves the ensemble as it was.
+    """
+    from bigcons.io.columns import select
+    from bigcons.store.ensemble import Ensemble
+
+    if what is None:
+        raise click.UsageError("Say what to append: --objects, whose rows are new, or --partitions.")
+    opened = Ensemble.open(ensemble, "a")
+    if not opened.is_soft and len(tables) > 1:
+        raise click.UsageError(f"Got {len(tables)} tables of labels; pass one, or a pattern in quotes.")
+    add = opened.append_objects if what == "objects" else opened.append_partitions
+    parts = [select(part, sep=sep) for part in tables]
+    source: Any = parts if opened.is_soft else parts[0]
+    add(source, **options)
+    emit(opened.info())
+
+
+# From an ensemble to pairs, and to a consensus
+
+
+@command(
+    argument("ensemble", type=TABLE),
+    output_option("Store for the pairs (.zarr)."),
+    option("--per-object", type=float, help="Mean number of pairs per object.  [default: 30]"),
+    option("--share", type=float, help="Instead: fraction of all pairs."),
+    option("--n-pairs", type=int, help="Instead: number of pairs."),
+    option("--tiles", type=Literal("auto"), default="auto", metavar="N|auto|none",
+           help="Draw block by block, each block of objects with itself and N others; none: from all pairs; "
+           "auto: block by block if the pairs exceed the memory budget."),
+    *("random_state", "memory", "client", "overwrite"),
+)  # fmt: skip
+def sample(ensemble: str, out: str, overwrite: bool, **options: Any) -> None:
+    """Draw random pairs of objects and count their agreements.
+
+    For each pair, counts the partitions of ENSEMBLE that label both objects and those that put them in the
+    same cluster, for use with `bigcons solve --pairs`. Pairs that are drawn block by block, as with --tiles,
+    go directly to disk.
+    """
+    from bigcons import coassociation
+
+    sizes = taken(options, ("per_object", "share", "n_pairs"))
+    asked = {name: value for name, value in sizes.items() if value is not None} or {"per_object": 30.0}
+    if len(asked) > 1:
+        raise click.UsageError("Give only one of --per-object, --share and --n-pairs.")
+    with telling_finished(out, "call", overwrite):
+        pairs = coassociation.sample(ensemble, **asked, **options, out=out, overwrite=overwrite)
+    emit({"kind": "pairs", "path": out, "n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, **asked})
+
+
+COMMON = ("n_clusters", "random_state", "out", "client", "memory", "resume")
+"""Parameters of methods that `solve` has as options, or that a command line cannot give."""
+
+
+@command(
+    argument("words", nargs=-1, type=PATH, metavar="ENSEMBLE [METHOD OPTIONS]"),
+    *("method", "n_clusters"),
+    output_option("Store for the consensus (.zarr)."),
+    *(*CHOSEN, "sep", "header", "missing"),
+    option("--memory", metavar="SIZE", help="Memory budget, such as 512MB or 2GB."),
+    option("--resume/--no-resume", default=None,
+           help="Resume an interrupted solve of this output (the default), or start over."),
+    *("client", "random_state", "overwrite"),
+    further=True,
+)  # fmt: skip
+def solve(
+    words: tuple[str, ...], method: str, n_clusters: Any, out: str, overwrite: bool, **options: Any
+) -> None:
+    """Find the consensus of ENSEMBLE.
+
+    The store holds its labels and, for soft methods, memberships. ENSEMBLE is an ensemble store, or any table
+    that `bigcons import` accepts, of which --id, --columns and --drop choose the columns. An interrupted
+    solve resumes when the command is repeated; a completed one is reported as such.
+
+    Each parameter of the method is a further option; `bigcons methods NAME` lists them. For -m pcc:
+    --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
+    not given take the method's defaults; those it does not have are refused.
+    """
+    from bigcons.io.files import refuse_missing
+
+    if words and not words[0].startswith("-"):
+        refuse_missing(words[0])  # methods take seconds to import
+
+    from bigcons.disk.commit import is_store
+    from bigcons.io.columns import select
+    from bigcons.methods import METHODS
+    from bigcons.store.consensus import Consensus
+
+    what, parameters = f"Method {method!r}", parameters_of(METHODS[method], without=COMMON)
+    chosen, reading = taken(options, CHOSEN), taken(options, ("sep", "header", "missing"))
+    ensemble, given = parse_further(what, words, click.Argument(["ensemble"], type=TABLE), parameters)
+    given |= {name: value for name, value in options.items() if value is not None}
+    given.setdefault("n_clusters", _n_clusters_of(method, n_clusters))
+    if foreign := given.keys() - inspect.signature(METHODS[method]).parameters.keys():
+        names = ", ".join(map(option_name, sorted(foreign)))
+        raise click.UsageError(f"{what} takes no {names}; leave it out.")
+    model, began = METHODS[method](**given), time.perf_counter()
+    with telling_finished(out, "solve", overwrite) as is_there:
+        model.fit(select(select(ensemble, **reading), **chosen), out=out, overwrite=overwrite)
+    seconds = None if is_there else time.perf_counter() - began
+    result = {"kind": "consensus", "path": out, "seconds": seconds, **_results_of(model)}
+    stored = ensemble if is_store(ensemble) else None
+    emit(result, facts(result), *_ending(Consensus.open(out), stored, Path(out).stem))
+
+
+def _n_clusters_of(method: str, n_clusters: Any) -> Any:
+    """Return the number of clusters as a method takes it; raise UsageError if it needs one."""
+    from bigcons.methods import METHODS
+
+    default = inspect.signature(METHODS[method]).parameters["n_clusters"].default
+    if n_clusters is None:
+        if default not in (None, "auto"):
+            auto = ", or auto to have it chosen" if METHODS[method].chooses else ""
+            raise click.UsageError(f"Method {method!r} needs -k, the number of clusters{auto}.")
+        return default
+    if n_clusters == "auto":
+        is_by_lifetime = method.startswith("eac") and not METHODS[method].chooses
+        return None if is_by_lifetime else "auto"
+    low, high = n_clusters if isinstance(n_clusters, tuple) else (n_clusters, n_clusters)
+    if not (isinstance(low, int) and 1 <= low <= high):
+        raise click.UsageError(f"-k {low}:{high} is no number of clusters; use one such as 5, or auto.")
+    return range(low, high + 1) if isinstance(n_clusters, tuple) else n_clusters
+
+
+def _results_of(model: ConsensusClusterer) -> dict[str, Any]:
+    """Return the scalar results of a fit, and how the number of clusters was chosen."""
+    from bigcons.store.consensus import fit_results
+
+    choice = getattr(model, "n_clusters_choice_", None)
+    return fit_results(model) | ({} if choice is None else {"n_clusters_choice": repr(choice)})
+
+
+def _ending(solved: Consensus, ensemble: str | None, name: str) -> tuple[str, str]:
+    """Return the largest clusters of a solve, with confidence and support, and the next commands."""
+    sizes = solved.cluster_sizes()
+    trust: Any = solved.trust_tables[0].to_pylist() if solved.has_trust else [{}] * len(sizes)
+    rows: list[dict[str, Any]] = []
+    for k, of_cluster in zip(sizes.nonzero()[0].tolist(), trust, strict=False):
+        rows.append({"cluster": k, "objects": int(sizes[k]), "share": f"{sizes[k] / sizes.sum():.1%}"})
+        rows[-1] |= {n: round(of_cluster[n], 3) for n in ("confidence", "support") if of_cluster.get(n)}
+    largest = rows if len(rows) <= 12 else rows[:8]
+    rest = f"\n... and {len(rows) - len(largest):,} smaller clusters" if len(largest) < len(rows) else ""
+    report = ["bigcons", "report", solved.path, *(["--ensemble", ensemble] if ensemble else [])]
+    export = ["bigcons", "export", solved.path, "-o", f"{name}-labels.csv"]
+    following = ["Next:", f"  {join([*report, '-o', f'{name}.html'])}", f"  {join(export)}"]
+    return (table(largest) if rows else "No object has a label.") + rest, "\n".join(following)
+
+
+@command(argument("name", required=False, type=known_method))
+def methods(name: str | None) -> None:
+    """List the consensus methods, or describe the method NAME."""
+    from bigcons.methods import METHODS
+
+    described = {
+        key: {
+            "class": method.__name__,
+            "summary": (inspect.getdoc(method) or "").partition("\n")[0],
+            "parameters": list(inspect.signature(method).parameters),
+            **method.info._asdict(),
+            "predicts": method.places(),
+        }
+        for key, method in METHODS.items()
+        if name in (None, key)
+    }
+    if name is not None:
+        options = [f"Options of `bigcons solve -m {name}`:"]
+        for parameter in parameters_of(METHODS[name], without=COMMON).values():
+            default = "none" if parameter.default is None else parameter.default
+            options.append(f"  {option_name(parameter.name)}  (default: {default})")
+        emit(described[name], f"{name}: {inspect.getdoc(METHODS[name])}", "\n".join(options))
+        return
+    columns = {"soft": "soft", "soft input": "soft_input", "predict": "predicts", "missing labels": "missing",
+               "out of core": "out_of_core", "distributed": "distributed", "needs": "needs",
+               "paper": "paper"}  # fmt: skip
+    flags: dict[Any, str] = {True: "yes", False: "-"}
+    rows = [
+        {"method": key} | {column: flags.get(entry[field], entry[field]) for column, field in columns.items()}
+        for key, entry in described.items()
+    ]
+    emit({"methods": described}, table(rows, text=("missing labels", "needs", "paper")))
+
+
+# What a consensus gives
+
+
+@command(
+    argument("features", nargs=-1, required=True, type=TABLE),
+    option("--with", "folder", required=True, type=PATH, metavar="FOLDER",
+           help="Output of `bigcons run`, or the store of a consensus."),
+    output_option("File for the labels: .parquet, .csv or .npy; or - for CSV to standard output.",
+                  name="FILE", kind=PATH),
+    *("id", "header", "sep", "decimal", "memberships", "client", "overwrite"),
+)  # fmt: skip
+def place(features: tuple[str, ...], folder: str, out: str, id: str | None, **options: Any) -> None:
+    """Place the rows of FEATURES in the clusters of a consensus.
+
+    FEATURES is a table, or several, with the columns that the ensemble was made of by `bigcons run` or
+    `bigcons generate`, as they were then, in any order; other columns are not read. They are encoded and
+    scaled as they were, labeled by the centers of all partitions, and placed by these labels. All
+    this is done block by block.
+
+    The file has a row for each of them: its id, if it has one, its label, of a method with memberships the
+    confidence in it, and whether the row is farther from its centers than 99 % of the rows that the centers
+    were made of. If that is so of far more than 1 % of the rows, the data have changed. Warnings say
+    so if most are far, and name the columns with text that did not occur. A row without a known value in any
+    column has no label: -1.
+    """
+    from bigcons.methods.placing import open_placing, place_file
+
+    target, reading = destination(out), taken(options, READING)
+    placed = place_file(open_placing(folder), _selected(features, reading), target, id=id, **options)
+    if out != STANDARD:
+        words = {f"cluster {k}": size for k, size in enumerate(placed["sizes"]) if size}
+        result = {"kind": "placed", "path": out, **placed}
+        emit(result, facts({**result, "sizes": words}))
+
+
+@command(
+    argument("store", type=PATH),
+    option("-k", "--n-clusters", type=click.IntRange(min=2), help="Clusters down to which to show it.  "
+           "[default: the number recommended, and as many again]"),
+    option("--tree", "name", type=click.Choice(["average", "distinctness"]),
+           help="Which tree.  [default: the one that agrees better with the partitions]"),
+    option("--features", type=TABLE, help="Features that the ensemble was generated of, for a p-value of "
+           "each number of clusters, by 20 draws of one Gaussian."),
+    option("-o", "--out", type=PATH, metavar="FILE", help="Draw the tree (.png, .pdf or .svg), or write the "
+           "table of all splits (.csv or .parquet)."),
+    *("memory", "random_state", "client", "overwrite"),
+)  # fmt: skip
+def tree(
+    store: str,
+    n_clusters: int | None,
+    name: str | None,
+    features: str | None,
+    out: str | None,
+    overwrite: bool,
+    **options: Any,
+) -> None:
+    """Show the tree of clusters and the support of its splits.
+
+    STORE is an ensemble, or a consensus whose number of clusters was chosen, which has kept the tree.
+
+    Prints the number of clusters recommended, and a table of the splits from the top: the objects of both
+    sides, estimated if the tree is that of a sample, the height of the split, and its support, how far random
+    halves of the partitions reproduce it. A split that takes off too few objects for a cluster leaves
+    n_clusters as it is.
+    """
+    import numpy as np
+
+    from bigcons import Consensus, consensus_tree, plots
+    from bigcons.disk.commit import new_file, refuse_existing_file
+    from bigcons.store.export import export_to
+    from bigcons.store.opening import open_store
+
+    if out is not None:
+        refuse_existing_file(out, overwrite)
+    opened = open_store(store)
+    if not isinstance(opened, Consensus):
+        cut = consensus_tree(opened, tree=name, features=features, **options)
+    elif opened.tree is None or (name, features) != (None, None):
+        kept = "no tree, because its number of clusters was given" if opened.tree is None else "kept one tree"
+        raise InvalidInputError(f"{store} has {kept}; pass the ensemble.")
+    else:
+        cut = opened.tree
+    splits = cut.table()
+    rows: list[dict[str, Any]] = splits.to_pylist()
+    reached = np.maximum.accumulate(splits["n_clusters"].to_numpy())
+    top = rows[: int((reached < (n_clusters or 2 * cut.choice.n_clusters)).sum()) + 1]
+    written = []
+    if out is not None:
+        if (suffix := Path(out).suffix.lower()) in (".png", ".pdf", ".svg"):
+            with new_file(out, overwrite=overwrite) as file:
+                plots.tree(cut, n_clusters).savefig(file, format=suffix[1:])
+        else:
+            types = dict(zip(splits.column_names, splits.schema.types, strict=True))
+            with export_to(out, len(splits), types, overwrite=overwrite) as write:
+                write([column.combine_chunks() for column in splits.columns])
+        written = [f"{out} is written."]
+    result = {"ensemble": store, "n_objects": cut.n_objects, "n_clusters": cut.choice.n_clusters,
+              "is_clear": cut.choice.is_clear, "tree": cut.tree, "splits": top}  # fmt: skip
+    lower = f"{len(rows) - len(top[:20]):,} lower splits; -o FILE.csv writes all."
+    emit(result, repr(cut), *([table(top[:20])] if top else []), f"... and {lower}", *written)
+
+
+@command(
+    argument("consensus", type=PATH),
+    output_option("The page (.html).", name="FILE"),
+    "ensemble",
+    option("--features", type=PATH, metavar="TABLE", help="A table of the objects: what is in each cluster."),
+    *("columns", "drop", *READING),
+    option("--n-objects", type=int, default=20, help="Least certain objects to list."),
+    option("--n-clusters", type=int, default=20, help="Clusters, the largest, to tell the contents of."),
+    option("--pictures/--no-pictures", default=True, help="Draw pictures, if matplotlib is installed."),
+    *("memory", "client", "overwrite"),
+)
+def report(consensus: str, out: str, features: str | None, overwrite: bool, **options: Any) -> None:
+    """Write a one-page summary of CONSENSUS.
+
+    One HTML file, without network or scripts: the clusters by size with their confidence, the objects least
+    certain, the partitions, the convergence, how it was made, and warnings. With --ensemble, also how the
+    partitions agree and the tree of clusters. With --features, also what is in each cluster: means of numbers
+    and dates, and frequent values of text, unless it names objects.
+    """
+    from bigcons.disk.commit import refuse_existing_file
+    from bigcons.report import Report
+
+    refuse_existing_file(out, overwrite)
+    reading = taken(options, ("columns", "drop", *READING))
+    if features is None and (given := [name for name, value in reading.items() if value is not None]):
+        raise click.UsageError(f"{option_name(given[0])} has no effect without --features; give both.")
+    if features is not None:
+        options["features"] = _selected([features], reading, "columns", "drop")
+    page = Report(consensus, **options)
+    page.save(out, overwrite=overwrite)
+    result = {"path": out, "facts": page.facts, "warnings": page.warnings, "notes": page.notes}
+    emit(result, "\n".join([out, *page.warnings, *page.notes]))
+
+
+@command(
+    argument("consensus", type=PATH),
+    output_option("Folder for the figures.", name="FOLDER"),
+    "ensemble",
+    option(
+        "--format", "suffix", type=click.Choice(["png", "pdf", "svg"]), default="png", help="File format."
+    ),
+    *("client", "overwrite"),
+)
+def plot(consensus: str, out: str, suffix: str, overwrite: bool, **options: Any) -> None:
+    """Draw figures of CONSENSUS.
+
+    Draws the memberships and the graph of overlapping clusters (of a soft method), how far clusters and
+    objects can be trusted (if it says so), the tree (if the number of clusters was chosen), the convergence
+    (of several passes) and, with --ensemble, the co-association of a sample of the objects and the agreement
+    of partitions.
+    """
+    from bigcons.disk.commit import new_file, refuse_existing_file
+    from bigcons.report import figures_of
+
+    folder = Path(out)
+    if folder.is_file():
+        raise InvalidInputError(f"{out} is a file, but figures need a folder; give the path of a folder.")
+    figures = figures_of(consensus, **options)
+    if not figures:
+        raise InvalidInputError(f"{consensus} has nothing to draw; give --ensemble as well.")
+    paths = {name: folder / f"{name}.{suffix}" for name in figures}
+    for path in paths.values():
+        refuse_existing_file(path, overwrite)
+    for name, figure in figures.items():
+        with new_file(paths[name], overwrite=overwrite) as file:
+            figure.savefig(file, format=suffix)
+    written = [str(path) for path in paths.values()]
+    emit({"figures": written}, "\n".join(written))
+
+
+@command(
+    argument("consensus", type=PATH),
+    output_option("File for the labels: .parquet, .csv or .npy; or - for CSV to standard output.",
+                  name="FILE", kind=PATH),
+    "memberships",
+    option("--confidence", is_flag=True, help="Also write confidence, second_labels, second_confidence."),
+    option("--min-confidence", type=float, metavar="P", help="Confidence below which a label is -1."),
+    "overwrite",
+)  # fmt: skip
+def export(consensus: str, out: str, **options: Any) -> None:
+    """Write the labels of CONSENSUS to a file.
+
+    The file has one row per object, in order: its id, if it has one, under the name it came with, and its
+    label, -1 if no partition labeled it. An .npy has no ids.
+    """
+    from bigcons import Consensus
+
+    target, solved = destination(out), Consensus.open(consensus)
+    solved.export(target, **options)
+    if out != STANDARD:
+        del options["overwrite"]
+        emit({"path": out, "n_objects": solved.n_objects, **options})
+
+
+@command(argument("store", type=PATH))
+def info(store: str) -> None:
+    """Describe STORE: an ensemble, a table of pairs or a consensus.
+
+    Its data are not read.
+    """
+    from bigcons.store.opening import open_store
+
+    emit(open_store(store).info())
+
+
+@command(argument("store", type=PATH))
+def verify(store: str) -> None:
+    """Check all data of STORE against its checksums.
+
+    STORE is an ensemble or a pair table (.zarr or .parquet), a consensus, or the output of an unfinished
+    solve. The check stops at the first difference. Ends with 0 if STORE is intact, else with 1 and what is
+    damaged.
+    """
+    from bigcons.store.opening import verify_store
+
+    result = verify_store(store)
+    emit({"ok": True, **result}, f"{store} is intact.\n{facts(result)}")
