@@ -792,11 +792,10 @@ def info(store: str) -> None:
 def verify(store: str) -> None:
     """Check all data of STORE against its checksums.
 
-    STORE is an ensemble or a pair table (.zarr or .parquet), a consensus, or the output of an unfinished
-    solve. The check stops at the first difference. Ends with 0 if STORE is intact, else with 1 and what is
-    damaged.
+    STORE is an ensemble or a pair table (.zarr or .parquet), or a consensus. The check stops at the first
+    difference. Ends with 0 if STORE is intact, else with 1 and what is damaged.
     """
-    from bigcons.store.opening import verify_store
+    from bigcons.store.opening import open_store
 
-    result = verify_store(store)
+    result = open_store(store).verify()
     emit({"ok": True, **result}, f"{store} is intact.\n{facts(result)}")

@@ -1,9 +1,9 @@
 """Zarr arrays: those of stores, as the head determines them, and those of others, checked before they are
 read.
 
-Of the arrays of a store, nothing but chunks is read: their metadata follow from the head. Of others, only
-Zarr version 3 and a short list of codecs are accepted. What decompresses to more than a chunk is not
-decompressed.
+Of the arrays of a store, nothing but chunks is read: their metadata follow from the head. A chunk is a file
+of its compressed values and their crc32c. Of others, only Zarr version 3 and a short list of codecs are
+accepted. What decompresses to more than a chunk is not decompressed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from functools import cached_property
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.disk.files import Place, corrupt, read_json
+from bigcons.disk.files import Place, corrupt, decoding, read_json
 from bigcons.disk.schema import Array
 from bigcons.errors import StoreNotFoundError, first_line
 
@@ -27,54 +27,162 @@ CODECS = ("bytes", "zstd", "crc32c", "blosc", "transpose", "sharding_indexed")
 """The codecs an array may use; none of them executes code from the data."""
 MAX_CHUNK_BYTES = 1 << 31
 METADATA = "zarr.json"
+Written = dict[tuple[str, int], int]
+"""The digests of rows of chunks that were written, by the name of their array and their number."""
+
+AT_ONCE = 8
+"""Chunks that are read at a time, where rows are in several."""
 
 
 class StoredArray:
-    """An array of a store, opened when it is first used; picklable and thread-safe."""
+    """An array of a store, in chunks of its rows and columns; picklable and thread-safe."""
 
-    def __init__(self, place: Place, array: Array, *, is_writable: bool = False) -> None:
+    def __init__(self, place: Place, array: Array, remedy: str = "") -> None:
         self.place = place
         self.array = array
         self.shape: tuple[int, ...] = array.shape
         self.dtype: np.dtype = np.dtype(array.dtype)
-        self._is_writable = is_writable
+        self._remedy = remedy
 
     @classmethod
     def create(cls, place: Place, array: Array) -> StoredArray:
         """Return a new array at ``place``, to be written."""
         (place / METADATA).write(json.dumps(array.metadata(), indent=1).encode())
-        return cls(place, array, is_writable=True)
+        return cls(place, array)
 
-    @cached_property
-    def _chunks(self) -> zarr.Array[Any]:
-        import zarr
-        from zarr.storage import StorePath
-
-        from bigcons.disk.chunks import CheckedStore
-
-        store = self.place.for_zarr(read_only=not self._is_writable)
-        if not self._is_writable:
-            refuse_link(self.place)
-            n_bytes = int(np.prod(self.array.chunks, dtype=object)) * self.dtype.itemsize
-            compressor = "zstd" if self.array.compressor == "zstd" else "blosc"
-            store = CheckedStore(store, self.place, n_bytes + 4, compressor, are_complete=True)
-        found = zarr.Array.from_dict(StorePath(store), self.array.metadata())
-        return found.with_config({"write_empty_chunks": True})
+    def files_of(self, row: int) -> list[Place]:
+        """Return the files of a row of chunks."""
+        rows = self.place / "c" / str(row)
+        if len(self.shape) == 1:
+            return [rows]
+        return [rows / str(column) for column in range(-(-self.shape[1] // self.array.chunks[1]))]
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return entries, or rows; raises an error of any type for chunks that are damaged or missing."""
-        return np.ascontiguousarray(self._chunks[start:stop])
+        """Return entries, or rows; raises CorruptStoreError for a chunk that is damaged or missing."""
+        height = self.array.chunks[0]
+        rows = range(start // height, -(-stop // height)) if start < stop else range(0)
+        files = [(file, row, column) for row in rows for column, file in enumerate(self.files_of(row))]
+        if len(files) == 1:
+            values = self._chunk(*files[0][:2])[start - rows[0] * height : stop - rows[0] * height]
+            return values if values.shape[1:] == self.shape[1:] else values[:, : self.shape[1]].copy()
+        out = np.empty((stop - start, *self.shape[1:]), self.dtype)
+
+        def fill(part: tuple[Place, int, int]) -> None:
+            file, row, column = part
+            low, high = max(start, row * height), min(stop, (row + 1) * height)
+            values = self._chunk(file, row)[low - row * height : high - row * height]
+            if len(self.shape) == 1:
+                out[low - start : high - start] = values
+                return
+            width = self.array.chunks[1]
+            columns = out[low - start : high - start, column * width : (column + 1) * width]
+            columns[...] = values[:, : columns.shape[1]]
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for _ in pool.map(fill, files):
+                pass
+        return out
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, _ = rows.indices(self.shape[0])
         return self.read(start, stop)
 
-    def write(self, start: int, values: np.ndarray) -> None:
-        """Write entries, or rows, from ``start`` on."""
-        self._chunks[start : start + len(values)] = values
+    def _chunk(self, file: Place, row: int) -> np.ndarray:
+        """Return a chunk, in its full shape; no compressor adds more than a 64th and a megabyte."""
+        from numcodecs import blosc, zstd
+        from numcodecs.checksum32 import CRC32C
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_chunks"}
+        values = np.empty(self.array.chunks, self.dtype)
+        start, stop = row * self.array.chunks[0], min((row + 1) * self.array.chunks[0], self.shape[0])
+        what = f"rows {start} to {stop} of {self.place.name} cannot be read"
+        with decoding(lambda reason: corrupt(file, f"is damaged: {what} ({reason})", self._remedy)):
+            try:
+                content = np.frombuffer(file.read(values.nbytes + values.nbytes // 64 + (1 << 20)), np.uint8)
+            except (FileNotFoundError, NotADirectoryError):
+                raise corrupt(file, f"is missing: {what}", self._remedy) from None
+            packed, checksum = content[:-4], content[-4:].tobytes()
+            if CRC32C.checksum(packed) != int.from_bytes(checksum, "little"):
+                raise ValueError("wrong checksum")
+            if stated_size(self.array.compressor, packed[:18].tobytes()) != values.nbytes:
+                raise ValueError("it does not decompress to a chunk")
+            codec = zstd if self.array.compressor == "zstd" else blosc
+            codec.decompress(packed, values)
+        return values
+
+    def write(self, start: int, values: np.ndarray) -> Written:
+        """Write whole chunks of entries, or rows, from ``start`` on; the last ones may end with the array.
+
+        A chunk may be written twice. Returns the digests of the rows of chunks.
+        """
+        from numcodecs import blosc, zstd
+        from numcodecs.checksum32 import CRC32C
+
+        blosc.use_threads = False  # as Zarr has it: there is an engine around
+        height, *width = self.array.chunks
+        written = {}
+        for first in range(0, len(values), height):
+            rows, row = (
+                np.ascontiguousarray(values[first : first + height], self.dtype),
+                (start + first) // height,
+            )
+            for column, file in enumerate(self.files_of(row)):
+                chunk = rows[:, column * width[0] : (column + 1) * width[0]] if width else rows
+                if chunk.shape != self.array.chunks:
+                    part = chunk
+                    chunk = np.full(self.array.chunks, self.array.metadata()["fill_value"], self.dtype)
+                    chunk[tuple(map(slice, part.shape))] = part
+                if self.array.compressor == "zstd":
+                    packed = zstd.compress(np.ascontiguousarray(chunk), 1)
+                else:
+                    packed = blosc.compress(chunk, b"lz4", 5, blosc.SHUFFLE, 0)
+                checksum = CRC32C.checksum(np.frombuffer(packed, np.uint8))
+                file.write(packed, checksum.to_bytes(4, "little"))
+            written[self.place.name, row] = rows_digest(self.place.name, row, rows, self.array.chunks)
+        return written
+
+
+class ArrayAppender:
+    """Appends to an array of entries, whose length is known at the end; keeps the last part and one chunk."""
+
+    def __init__(self, place: Place, array: Array) -> None:
+        """Take an ``array`` of any length: chunks do not depend on it."""
+        self._stored = StoredArray(place, array)
+        self._pending: list[np.ndarray] = []
+        self.n_appended = self._n_written = 0
+        self.written: Written = {}
+
+    def append(self, part: np.ndarray) -> None:
+        """Write complete chunks and keep the rest."""
+        self._pending.append(part)
+        self.n_appended += len(part)
+        if self.n_appended - self._n_written >= self._stored.array.chunks[0]:
+            self._write(self.n_appended - self.n_appended % self._stored.array.chunks[0])
+
+    def close(self, array: Array) -> None:
+        """Write the rest of the array, and its metadata."""
+        self._stored = StoredArray.create(self._stored.place, array)
+        self._write(self.n_appended)
+
+    def _write(self, stop: int) -> None:
+        """Write the entries before ``stop``, whole chunks or the last ones."""
+        pending = np.concatenate([np.empty(0, self._stored.dtype), *self._pending], dtype=self._stored.dtype)
+        n_whole = stop - self._n_written
+        self.written |= self._stored.write(self._n_written, pending[:n_whole])
+        self._pending, self._n_written = [pending[n_whole:].copy()], stop
+
+
+def stated_size(compressor: str, head: bytes) -> int | None:
+    """Return the size after decompression that a chunk states; 0 of what is damaged, as the codec reports."""
+    if compressor != "zstd":
+        return int.from_bytes(head[4:8], "little")
+    if head[:4] != b"\x28\xb5\x2f\xfd":
+        return 0
+    flags = head[4] if len(head) > 4 else 0
+    is_single = flags >> 5 & 1
+    width = (is_single, 2, 4, 8)[flags >> 6]
+    first = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
+    stated = int.from_bytes(head[first : first + width], "little") + (256 if width == 2 else 0)
+    return stated if width else None
 
 
 def rows_digest(name: str, row: int, values: np.ndarray, chunks: tuple[int, ...]) -> int:
@@ -98,35 +206,27 @@ def digest_text(total: int) -> str:
     return f"{total % 2**64:016x}"
 
 
-def refuse_link(place: Place) -> None:
-    """Raise CorruptStoreError for a symbolic link."""
-    if place.is_link():
-        raise corrupt(place, "is a link that may leave the store", "replace it with the data.")
-
-
 # Arrays of others
 
 
 def open_array(place: Place) -> zarr.Array[Any]:
     """Open an array that was not written by bigcons, for reading.
 
-    Raises StoreNotFoundError, and CorruptStoreError for damaged metadata, symbolic links, codecs outside
-    ``CODECS`` and chunks above 2 GiB.
+    Raises StoreNotFoundError, and CorruptStoreError for damaged metadata, codecs outside ``CODECS``, more
+    than one compressor, and chunks above 2 GiB.
     """
     import zarr
 
     from bigcons.disk.chunks import CheckedStore
 
-    metadata = read_metadata(place)
-    codecs = _codec_names(metadata.get("codecs", []))
-    if unknown := sorted(set(codecs) - set(CODECS)) or metadata.get("storage_transformers"):
-        raise corrupt(place, f"uses unsupported codecs: {unknown}", "rewrite it with zstd.")
+    codecs = _codec_names(read_metadata(place).get("codecs", []))
     compressors = [name for name in codecs if name in ("zstd", "blosc")]
-    if len(compressors) > 1:
-        what = f"is compressed more than once ({', '.join(compressors)})"
-        raise corrupt(place, what, "rewrite it with zstd.")
+    if not set(codecs) <= set(CODECS) or len(compressors) > 1:
+        raise corrupt(
+            place, f"uses codecs that are not supported ({', '.join(codecs)})", "rewrite it with zstd."
+        )
     try:
-        array = zarr.open_array(store=place.for_zarr(read_only=True), mode="r", zarr_format=3)
+        array = zarr.open_array(store=place.for_zarr(), mode="r", zarr_format=3)
     except Exception as error:  # damaged metadata surfaces as an error of almost any type
         raise corrupt(place, f"is damaged ({first_line(error)})") from None
     chunk_bytes = int(np.prod(array.chunks, dtype=object)) * array.dtype.itemsize
@@ -137,17 +237,13 @@ def open_array(place: Place) -> zarr.Array[Any]:
         raise corrupt(place, "holds objects, not numbers", "rewrite it as numbers.")
     compressor = "" if "sharding_indexed" in codecs else "".join(compressors)
     most = chunk_bytes + 4 if compressor else MAX_CHUNK_BYTES
-    store = CheckedStore(place.for_zarr(read_only=True), place, most, compressor, are_complete=False)
-    return zarr.open_array(store=store, mode="r", zarr_format=3)
+    return zarr.open_array(store=CheckedStore(place, most, compressor), mode="r", zarr_format=3)
 
 
 def read_metadata(place: Place) -> dict[str, Any]:
     """Return the metadata of the array or group at ``place``; only its format is checked."""
-    file = place / METADATA
-    refuse_link(place)
-    refuse_link(file)
     try:
-        metadata = read_json(file, 1 << 20)
+        metadata = read_json(place / METADATA, 1 << 20)
     except (FileNotFoundError, NotADirectoryError):
         raise StoreNotFoundError(
             f"{place} is not a Zarr version 3 array; check the path.", path=place
@@ -161,8 +257,7 @@ def _codec_names(codecs: Any) -> list[str]:
     """Return the names of all codecs, including those inside shards."""
     names: list[str] = []
     for codec in codecs if isinstance(codecs, list) else [codecs]:
-        name = codec.get("name") if isinstance(codec, dict) else codec
-        names.append(str(name))
+        names.append(str(codec.get("name") if isinstance(codec, dict) else codec))
         inner = codec.get("configuration") if isinstance(codec, dict) else None
         for key in ("codecs", "index_codecs"):
             if isinstance(inner, dict) and key in inner:

@@ -25,7 +25,7 @@ import numpy as np
 
 from bigcons.disk.files import Place, StorePath, parse_json
 from bigcons.disk.places import disk_errors, place_of
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
 from bigcons.memory import Block
 
 SNAPSHOT, SNAPSHOT_BEFORE = "snapshot.npz", "snapshot-before.npz"
@@ -71,7 +71,7 @@ class FileBlocks:
         place = self._place(generation, block)
         content = np.ascontiguousarray(rows, self.dtype).data.cast("B")
         with disk_errors(place):
-            place.write(content, _seal_of_block(self.run, generation, block.index, content))
+            place.write(content, self._seal(generation, block, content))
 
     def drop(self, generations: Sequence[int], block: Block | None = None) -> None:
         """Remove generations, or a block of them."""
@@ -93,35 +93,26 @@ class FileBlocks:
     def _load(self, generation: int, block: Block) -> tuple[np.ndarray, str | None]:
         """Return the rows of a block, which may be written to, and what is wrong with it, if anything."""
         place, n_bytes = self._place(generation, block), block.n_rows * self.n_columns * self.dtype.itemsize
-        content, fault = _sealed_block(place, self.run, generation, block.index, n_bytes)
-        if fault is not None:
-            return np.empty((0, self.n_columns), self.dtype), fault
-        return np.frombuffer(content, self.dtype).reshape(block.n_rows, self.n_columns), None
+        none = np.empty((0, self.n_columns), self.dtype)
+        try:
+            content = memoryview(place.read(n_bytes + SEAL_BYTES))
+        except FileNotFoundError:
+            return none, f"{place} is missing"
+        except CorruptStoreError as error:
+            return none, str(error).rpartition(";")[0]
+        if len(content) < n_bytes + SEAL_BYTES:
+            return none, f"{place} is truncated"
+        if content[-SEAL_BYTES:] != self._seal(generation, block, content[:-SEAL_BYTES]):
+            return none, f"{place} is damaged, or the block of another pass, place or run"
+        rows = np.frombuffer(content[:-SEAL_BYTES], self.dtype)
+        return rows.reshape(block.n_rows, self.n_columns), None
+
+    def _seal(self, generation: int, block: Block, content: Any) -> bytes:
+        return _hash(struct.pack("<16sqqI", self.run, generation, block.index, zlib.crc32(content)))
 
     def _place(self, generation: int, block: Block | None = None) -> Place:
         folder = self.folder / f"generation-{generation}"
         return folder if block is None else folder / f"block-{block.index}"
-
-
-def _seal_of_block(run: bytes, generation: int, number: int, content: Any) -> bytes:
-    return _hash(struct.pack("<16sqqI", run, generation, number, zlib.crc32(content)))
-
-
-def _sealed_block(
-    place: Place, run: bytes, generation: int, number: int, n_bytes: int | None
-) -> tuple[memoryview, str | None]:
-    """Return the content of a block of ``n_bytes``, if that is known, and what is wrong with its file."""
-    try:
-        content = memoryview(place.read(*([] if n_bytes is None else [n_bytes + SEAL_BYTES])))
-    except FileNotFoundError:
-        return memoryview(b""), f"{place} is missing"
-    except CorruptStoreError as error:
-        return memoryview(b""), str(error).rpartition(";")[0]
-    rows, seal = content[:-SEAL_BYTES], content[-SEAL_BYTES:]
-    if n_bytes not in (None, len(rows)):
-        return rows, f"{place} is truncated"
-    is_whole = seal == _seal_of_block(run, generation, number, rows)
-    return rows, None if is_whole else f"{place} is damaged, or the block of another pass, place or run"
 
 
 class Snapshot(NamedTuple):
@@ -176,11 +167,9 @@ class Snapshots:
         """Return the fingerprint of the last snapshot that is whole, or None without a snapshot."""
         return next((found.head["fingerprint"] for found in self._whole()), None)
 
-    def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Return arrays and facts of the last snapshot that is whole, or None without one; see `kept`."""
-        for found in self.kept():
-            return found.arrays, found.facts
-        return None
+    def load(self) -> Snapshot | None:
+        """Return the last snapshot that is whole, or None without one; see `kept`."""
+        return next(self.kept(), None)
 
     def kept(self) -> Iterator[Snapshot]:
         """Yield the snapshots that are whole, the last one first.
@@ -209,32 +198,29 @@ class Snapshots:
         n_whole = 0
         for file in (self._file, self._before):
             try:
-                found = _read_snapshot(file)
-            except CorruptStoreError as error:
-                damage = damage or error
+                content = bytes(file.read())
+                if _hash(content[:-SEAL_BYTES]) != content[-SEAL_BYTES:]:
+                    raise ValueError("another hash")
+                with np.load(io.BytesIO(content[:-SEAL_BYTES]), allow_pickle=False) as members:
+                    arrays = {name: members[name] for name in members.files}
+                head = parse_json(arrays.pop("head").tobytes(), file)
+                if not all(isinstance(head[name], dict) for name in ("fingerprint", "facts")):
+                    raise ValueError("no fingerprint")
+            except FileNotFoundError:
                 continue
-            if found is not None:
+            except (StoreError, OSError) as error:
+                if not isinstance(error, CorruptStoreError):
+                    raise
+                damage = damage or error
+            except Exception as error:  # damaged archives raise errors of many types
+                what = f"{file} is damaged, or of an earlier version of bigcons"
+                damage = damage or CorruptStoreError(f"{what}; {_START_OVER}", path=file)
+                damage.__cause__ = error
+            else:
                 n_whole += 1
-                yield Snapshot(file is self._file, *found, found[1]["facts"])
+                yield Snapshot(file is self._file, arrays, head, head["facts"])
         if damage is not None and not n_whole:
             raise damage
-
-    def verify(self) -> tuple[int, int]:
-        """Check the seals of all blocks of the last pass; return passes and blocks.
-
-        Raises CorruptStoreError if its snapshot or one of its blocks is lost or damaged.
-        """
-        found = _read_snapshot(self._file)
-        if found is None:
-            raise self.damaged("the snapshot is missing")
-        facts, run = found[1]["facts"], key_of(found[1]["fingerprint"])
-        generation, n_blocks = facts.get("generation"), facts.get("n_blocks") or 0
-        n_passes = len(facts.get("records") or ())
-        for number in range(n_blocks):
-            place = self.folder / f"generation-{generation}" / f"block-{number}"
-            if fault := _sealed_block(place, run, generation, number, None)[1]:
-                raise self.damaged(fault, n_passes)
-        return n_passes, n_blocks
 
     def go_back(self) -> None:
         """Replace the last snapshot by that of the pass before."""
@@ -279,29 +265,21 @@ def _read_snapshot(file: Place) -> tuple[dict[str, np.ndarray], dict[str, Any]] 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Callable[[Any], str] = str) -> str:
     """Describe how the parameters and data of a stored run differ from those wanted; "" if they do not.
 
-    ``show`` turns a value into text; of data, which have a checksum, it is said that they are others, and of
-    names, which differ. Entries that the stored run lacks are named if nothing else differs.
+    ``show`` turns a value into text; of data, which have a checksum, and of lists, it is said that they are
+    others. Entries that the stored run lacks are named if nothing else differs.
     """
 
     def one(name: str) -> str:
-        if name.endswith("_checksum"):
+        was, is_now = (show(entries.get(name)) for entries in (found, wanted))
+        if name.endswith("_checksum") or isinstance(found.get(name), list):
             return f"other {name.removesuffix('_checksum')}"
-        values: list[Any] = [entries.get(name) for entries in (found, wanted)]
-        if all(isinstance(names, list) and names and isinstance(names[0], str) for names in values):
-            more, fewer = ([e for e in one if e not in two] for one, two in (values, values[::-1]))
-            if not more and not fewer:
-                return f"{name} in another order"
-            and_not = f", not {show(fewer)[1:-1]}" if fewer else " in addition"
-            return f"{name} {show(more)[1:-1]}{and_not}" if more else f"no {name} {show(fewer)[1:-1]}"
-        texts = [show(value) for value in values]
-        if not any(" crc " in text for text in texts):
-            return f"{name}={texts[0]}, not {texts[1]}"
-        was, is_now = (text.partition(",")[0] for text in texts)
+        if " crc " not in was + is_now:
+            return f"{name}={was}, not {is_now}"
+        was, is_now = (text.partition(",")[0] for text in (was, is_now))
         return f"other {name}" + (f" ({was}, not {is_now})" if was != is_now else "")
 
     other = [name for name in wanted if found.get(name) != wanted[name]]
-    named = [name for name in other if name in found] or other
-    return "; ".join(map(one, named))
+    return "; ".join(map(one, [name for name in other if name in found] or other))
 
 
 def partial_folder(path: StorePath) -> Place:

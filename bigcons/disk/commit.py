@@ -57,8 +57,8 @@ PARQUET_HEAD = "_bigcons.json"
 
 PARQUET = (".parquet", ".pq")
 
-_DATA_FOLDER = re.compile(r"data-[0-9a-f]{32}")
-_RESTORE = "restore the store from a copy."
+_OLD_HEADS = ("manifest.json", "_manifest.json")
+"""Of format 1."""
 
 
 # Heads
@@ -111,12 +111,7 @@ def is_store(path: StorePath | Place) -> bool:
     with suppress(FileNotFoundError, NotADirectoryError, DamagedFileError):
         if b'"bigcons"' in head_of(place).read(MOST_JSON_BYTES):
             return True
-    return _is_old(place)
-
-
-def _is_old(place: Place) -> bool:
-    """Return whether there is a store of an earlier bigcons, which had a manifest."""
-    return (place / "manifest.json").is_file() or (place / "_manifest.json").is_file()
+    return any((place / name).is_file() for name in _OLD_HEADS)
 
 
 def stored_kind(path: StorePath | Place) -> str | None:
@@ -130,53 +125,46 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
     Raises StoreNotFoundError if there is no store of this kind, CorruptStoreError if the head is damaged and
     StoreError if its format is of another version of bigcons.
     """
-    place = place_of(path)
+    place = data = place_of(path)
     file = head_of(place)
     try:
-        head = _bigcons_in(parse_json(file.read(MOST_JSON_BYTES), file), file)
-        data = place
-        if head is not None and _is_data_folder(head.get("data")):
-            data = place / head["data"]
+        content = parse_json(file.read(MOST_JSON_BYTES), file)
+        if (folder := _data_folder_in(content)) is not None:
+            data = place / folder
             file = data / HEAD
-            head = _bigcons_in(read_json(file), file)
-    except (FileNotFoundError, NotADirectoryError):
-        head = None
-    if head is None:
-        raise _no_store(place)
-    version, body = head.get("format_version"), head.get("body")
-    if not isinstance(version, int) or not isinstance(head.get("kind"), str) or not isinstance(body, dict):
-        raise corrupt(file, "is damaged or not written by bigcons", _RESTORE)
+            content = read_json(file)
+        head = content["attributes"]["bigcons"]
+    except (FileNotFoundError, NotADirectoryError, LookupError, TypeError):
+        raise _no_store(place) from None
+    try:
+        is_whole = head.pop("checksum") == _checksum(content)
+        version, body, found = head["format_version"], head["body"], head["kind"]
+        is_whole &= isinstance(version, int) and isinstance(body, dict) and isinstance(found, str)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        raise corrupt(file, "is damaged or not written by bigcons", "restore the store from a copy.")
     if version > FORMAT_VERSION:
         raise StoreError(
             f"{place} has format {version}, newer than {FORMAT_VERSION}; upgrade bigcons.", path=place
         )
-    if kind not in (None, head["kind"]):
-        found = KINDS.get(head["kind"], "a store of another kind")
-        raise StoreNotFoundError(f"{place} is {found}; {KINDS[str(kind)]} is needed here.", path=place)
-    return Head(head["kind"], body, data, file.name == PARQUET_HEAD)
+    if kind not in (None, found):
+        what = KINDS.get(found, "a store of another kind")
+        raise StoreNotFoundError(f"{place} is {what}; {KINDS[str(kind)]} is needed here.", path=place)
+    return Head(found, body, data, file.name == PARQUET_HEAD)
 
 
-def _bigcons_in(content: Any, file: Place) -> dict[str, Any] | None:
-    """Return the head in the metadata of a group, once its checksum was compared; None without one."""
-    try:
-        head = content["attributes"]["bigcons"]
-    except (KeyError, TypeError, IndexError):
-        return None
-    if isinstance(head, dict) and "data" in head:  # at the path of a store in a bucket
-        return head
-    try:
-        intact = isinstance(head, dict) and head.pop("checksum", None) == _checksum(content)
-    except (ValueError, RecursionError):  # text that is no Unicode, lists nested too deep to be written
-        intact = False
-    if not intact:
-        raise corrupt(file, "is damaged or not written by bigcons", _RESTORE)
-    found: dict[str, Any] = head
-    return found
+def _data_folder_in(content: Any) -> str | None:
+    """Return the name of the folder of a store in a bucket, by the object at its path; None without one."""
+    with suppress(LookupError, TypeError):
+        name = content["attributes"]["bigcons"]["data"]
+        return name if _is_data_folder(name) else None
+    return None
 
 
 def _no_store(place: Place) -> StoreError:
     """Return the error that there is no store at ``place`` that this version reads."""
-    if _is_old(place):
+    if any((place / name).is_file() for name in _OLD_HEADS):
         return StoreError(
             f"{place} was stored by an earlier version of bigcons, in a format that this one does not read; "
             "import or compute it again, elsewhere or once it is removed.",
@@ -196,11 +184,9 @@ def _checksum(content: dict[str, Any]) -> int:
 
 
 def _plain(value: object) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    if isinstance(value, (os.PathLike, Place)):
+    if isinstance(value, os.PathLike):
         return str(value)
     raise TypeError(f"a head holds JSON values, not {type(value).__name__}")
 
@@ -275,14 +261,17 @@ def _exchange(a: Path, b: Path) -> bool:
 
 @contextmanager
 def _named_folder(place: Place, check_lock: Callable[[], None]) -> Iterator[Place]:
-    """Yield a folder inside ``place``, which the object at ``place`` names at the end."""
+    """Yield a folder inside ``place``, which the object at ``place`` names at the end.
+
+    Folders that it does not name are removed: older ones, and those of killed writers.
+    """
     _sweep_folders(place)
     folder = place / f"data-{uuid.uuid4().hex}"
+    head = {"bigcons": {"data": folder.name}}
+    content = {"zarr_format": 3, "node_type": "group", "attributes": head}
     try:
         yield folder
         check_lock()
-        head = {"bigcons": {"data": folder.name}}
-        content = {"zarr_format": 3, "node_type": "group", "attributes": head}
         (place / HEAD).write(json.dumps(content).encode())
     except BaseException:
         if _named_by(place) != folder.name:
@@ -299,15 +288,15 @@ def _sweep_folders(place: Place) -> None:
             (place / name).remove()
 
 
-def _named_by(place: Place) -> Any:
+def _named_by(place: Place) -> str | None:
     """Return the name of the folder of a store in a bucket, None without one."""
-    with suppress(FileNotFoundError, CorruptStoreError, LookupError, TypeError):
-        return read_json(place / HEAD)["attributes"]["bigcons"]["data"]
+    with suppress(FileNotFoundError, CorruptStoreError):
+        return _data_folder_in(read_json(place / HEAD))
     return None
 
 
 def _is_data_folder(name: object) -> bool:
-    return isinstance(name, str) and _DATA_FOLDER.fullmatch(name) is not None
+    return isinstance(name, str) and re.fullmatch(r"data-[0-9a-f]{32}", name) is not None
 
 
 # What is there already
@@ -341,13 +330,13 @@ def is_finished_import(
 
 def refuse_other(path: StorePath | Place, told: str) -> None:
     """Raise StoreExistsError if a result at ``path`` is of another call, with ``told`` of the difference."""
-    _refuse_taken(bool(told), path, f" and was made with {told}")
+    if told:
+        raise _taken(path, f" and was made with {told}")
 
 
-def _refuse_taken(is_taken: bool, path: StorePath | Place, told: str = "") -> None:
-    if is_taken:
-        remedy = "pass overwrite=True (--overwrite) or choose another path."
-        raise StoreExistsError(f"{path} exists{told}; {remedy}", path=path)
+def _taken(path: StorePath | Place, told: str = "") -> StoreExistsError:
+    remedy = "pass overwrite=True (--overwrite) or choose another path."
+    return StoreExistsError(f"{path} exists{told}; {remedy}", path=path)
 
 
 def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> None:
@@ -373,7 +362,8 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
         is_taken = place.is_file() or not all(_is_data_folder(name) for name in place.names())
     if not is_taken:
         return
-    _refuse_taken(not overwrite, place)
+    if not overwrite:
+        raise _taken(place)
     if not is_store(place):
         raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.", path=place)
     with suppress(CorruptStoreError):
@@ -397,9 +387,7 @@ def _refuse_inside_store(place: Place) -> None:
     if isinstance(place, DiskPlace):
         parents: list[Any] = [*place.path.resolve().parents]
     else:
-        scheme, _, rest = str(place).partition("://")
-        bucket, *parts, _ = rest.split("/")
-        parents = ["/".join([f"{scheme}://{bucket}", *parts[:n]]) for n in range(len(parts), 0, -1)]
+        parents = [f"{place.root}/{place.key[: slash.start()]}" for slash in re.finditer("/", place.key)]
     for parent in parents:
         is_inside = False
         with suppress(StoreError):  # of a folder that these credentials cannot look into
@@ -419,12 +407,9 @@ def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> N
     """
     if source is None:
         return
-    target, read_from = place_of(out), place_of(source)
-    if isinstance(target, DiskPlace) and isinstance(read_from, DiskPlace):
-        same = target.path.resolve() == read_from.path.resolve()
-    else:
-        same = str(target) == str(read_from)
-    if same:
+    target, read_from = (place_of(path) for path in (out, source))
+    names = {str(of.path.resolve() if isinstance(of, DiskPlace) else of) for of in (target, read_from)}
+    if len(names) == 1:
         raise StoreExistsError(f"{target} is the input and would be lost; choose another path.", path=target)
 
 
@@ -449,7 +434,7 @@ def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
     with suppress(OSError):
         for entry in target.parent.iterdir():
             is_of_path = entry.name.rpartition(".")[0].rpartition(".")[0] == f".{target.name}"
-            if is_of_path and is_left(entry) and entry.is_file() and not entry.is_symlink():
+            if is_of_path and is_left(entry):
                 entry.unlink(missing_ok=True)
     with disk_errors(target), atomic_file(target) as file:
         yield file
@@ -461,5 +446,6 @@ def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     _refuse_inside_store(DiskPlace(target))
     if target.is_dir():
         raise StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
-    _refuse_taken(target.exists() and not overwrite, path)
+    if target.exists() and not overwrite:
+        raise _taken(path)
     return target

@@ -9,11 +9,9 @@ and checks its lease before it commits, a store or a pass.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import socket
-import stat
 import sys
 import threading
 import time
@@ -24,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigcons.disk.files import Place, StorePath, read_json
-from bigcons.disk.places import DiskPlace, disk_errors, is_running, machine, naming, place_of
+from bigcons.disk.places import DiskPlace, disk_errors, is_running, machine, place_of
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
 
 if TYPE_CHECKING:
@@ -56,9 +54,6 @@ def writer_lock(path: StorePath | Place, *, seconds: float = 60.0) -> Iterator[C
         with _file_lock(place.path):
             yield lambda: None  # the system never takes a lock from a living process
         return
-    from bigcons.disk.buckets import BucketPlace
-
-    assert isinstance(place, BucketPlace)  # noqa: S101 - there are only two kinds of places
     lease = Lease(place, seconds)
     try:
         yield lease.check
@@ -74,31 +69,12 @@ def lock_path(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
-    """Lock the file of the store at ``path``.
-
-    A killed process of another user may have left the file; it need not be written to be locked. Never
-    through a link, whose target would be emptied.
-    """
-    lock = lock_path(path)
-    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    while True:
-        descriptor, is_ours = None, True
-        with disk_errors(path), naming(path):
+    """Lock the file of the store at ``path``; never through a link, whose target would be emptied."""
+    lock, is_held = lock_path(path), False
+    while not is_held:
+        with disk_errors(path):
             lock.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | flags, 0o644)
-            except PermissionError as error:
-                try:
-                    descriptor, is_ours = os.open(lock, os.O_RDONLY | flags), False
-                except FileNotFoundError:
-                    raise error from None
-            except OSError as error:
-                if error.errno not in (errno.ELOOP, errno.EISDIR):
-                    raise
-        if descriptor is None or not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            if descriptor is not None:
-                os.close(descriptor)
-            raise StoreError(f"{lock} is no file, where a lock is needed; remove it.", path=lock)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
         try:
             _try_lock(descriptor)
         except OSError:
@@ -108,17 +84,16 @@ def _file_lock(path: Path) -> Iterator[None]:
                 f"{path} is being written by process {holder or 'unknown'}; wait until it is done.", path=path
             ) from None
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), lock.stat()):
-                break
-        os.close(descriptor)  # the previous holder removed the file between our open and our lock
+            is_held = os.path.samestat(os.fstat(descriptor), lock.stat())
+        if not is_held:  # the previous holder removed the file between our open and our lock
+            os.close(descriptor)
     try:
-        if is_ours:
-            with disk_errors(path):
-                os.truncate(descriptor, 0)
-                os.write(descriptor, str(os.getpid()).encode())
+        with disk_errors(path):
+            os.truncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
         yield
     finally:
-        with suppress(OSError):  # an open file on Windows, one of another user; unlocked, it does no harm
+        with suppress(OSError):  # an open file on Windows; unlocked, it does no harm
             lock.unlink()
         os.close(descriptor)
 
@@ -144,28 +119,28 @@ class Lease:
             "machine": machine(),
             "token": uuid.uuid4().hex,
         }
-        self._version: Any = self._object.put(self._content(), mode="create")
-        while self._version is None:
-            stamp = self._object.stamp()
-            holder = _read_lease(self._object)
+        version = self._put("create")
+        while version is None:
+            stamp, holder = self._object.stamp(), self._read()
             left, process = float(holder.get("expires", 0)) - time.time(), holder.get("process")
-            is_here = holder.get("machine") == machine()
-            if left > 0 and not (is_here and isinstance(process, int) and not is_running(process)):
+            is_gone = holder.get("machine") == machine() and not is_running(int(process or 0))
+            if left > 0 and not is_gone:
                 raise StoreLockedError(
                     f"{place} is being written by process {process} on {holder.get('host')}; "
                     f"wait until it is done, or {left:.0f} seconds if it was killed.",
                     path=place,
                 )
             # replace the lease of a dead or lost writer, unless another writer was faster
-            mode: Any = "create" if stamp is None else {"e_tag": stamp[0]}  # type: ignore[index]
-            self._version = self._object.put(self._content(), mode=mode)
+            version = self._put("create" if stamp is None else {"e_tag": stamp[0]})  # type: ignore[index]
         self._released = threading.Event()
-        self._renewer = threading.Thread(target=self._renew, name="bigcons-lock", daemon=True)
+        self._renewer = threading.Thread(
+            target=self._renew, args=(version,), name="bigcons-lock", daemon=True
+        )
         self._renewer.start()
 
     def check(self) -> None:
         """Raise StoreError unless this writer still holds the lease."""
-        if _read_lease(self._object).get("token") != self._owner["token"]:
+        if self._read().get("token") != self._owner["token"]:
             raise StoreError(
                 f"{self._place}: the lock was lost to another writer, because its lease of {self._seconds:g} "
                 "seconds expired without renewal; write the store again.",
@@ -176,27 +151,21 @@ class Lease:
         """Release the lease unless another writer has taken it over."""
         self._released.set()
         self._renewer.join()
-        if _read_lease(self._object).get("token") == self._owner["token"]:
+        if self._read().get("token") == self._owner["token"]:
             self._object.remove()
 
-    def _renew(self) -> None:
-        while not self._released.wait(self._seconds / 4):
-            try:
-                version = self._object.put(self._content(), mode=self._version)
-            except StoreError:  # retried in the next round; `check` decides before the commit
-                continue
-            if version is None:
-                return
-            self._version = version
+    def _renew(self, version: Any) -> None:
+        while version is not None and not self._released.wait(self._seconds / 4):
+            with suppress(StoreError):  # retried in the next round; `check` decides before the commit
+                version = self._put(version)
 
-    def _content(self) -> bytes:
-        return json.dumps({**self._owner, "expires": time.time() + self._seconds}).encode()
+    def _put(self, mode: Any) -> dict[str, str] | None:
+        content = {**self._owner, "expires": time.time() + self._seconds}
+        return self._object.put(json.dumps(content).encode(), mode=mode)
 
-
-def _read_lease(place: BucketPlace) -> dict[str, Any]:
-    """Return the content of a lease; empty if it does not exist or is not valid JSON."""
-    try:
-        content = read_json(place, 1 << 12)
-    except (FileNotFoundError, CorruptStoreError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    def _read(self) -> dict[str, Any]:
+        """Return the content of the lease; empty if it does not exist or is not valid JSON."""
+        content = None
+        with suppress(FileNotFoundError, CorruptStoreError):
+            content = read_json(self._object, 1 << 12)
+        return content if isinstance(content, dict) else {}

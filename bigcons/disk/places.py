@@ -1,9 +1,7 @@
 """Places: files and folders on a disk or in a bucket, how files are read and written there, and what is left.
 
 Paths and URLs become places only here. Places in a bucket are in `bigcons.disk.buckets`, which is imported
-when the first URL is opened. Files may have been made by anyone: their kind and size are checked before they
-are read, because a pipe or a device has no end, or waits for one, and a sparse file of a few bytes may fill
-the memory.
+when the first URL is opened.
 
 Temporary files and folders carry the machine and the process of their owner in their name,
 ``.<name>.<machine>-<process>-<random>.partial`` and ``bigcons-<machine>-<process>-<random>``. The next writer
@@ -34,24 +32,22 @@ from bigcons.validation import check_path
 
 URL_SCHEMES = ("s3", "gs", "az")
 """URL schemes of buckets; only s3 is tested."""
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_SHORTENED_URL = re.compile(rf"({'|'.join(URL_SCHEMES)}):/[^/]")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
 
 BESIDE = ".bigcons-"
 """What the names of temporary folders begin with that are next to an output."""
-_OWNER = re.compile(r"([0-9a-f]{8})-([0-9]+)-[0-9a-z_]+")
 
 
-class DiskPlace(Place):
-    """A file or folder on a local or mounted disk."""
+class DiskPlace:
+    """A file or folder on a local or mounted disk; `bigcons.disk.buckets.BucketPlace` does the same.
+
+    ``str(place)`` is its path or URL, ``place / name`` a place inside it, ``name`` its last part. In a
+    bucket, a file is an object and a folder is a common prefix of keys.
+    """
 
     def __init__(self, path: StorePath) -> None:
         self.path: Path = Path(path).absolute()
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.name
+        self.name: str = self.path.name
 
     def __str__(self) -> str:
         return str(self.path)
@@ -65,19 +61,11 @@ class DiskPlace(Place):
 
     def exists(self) -> bool:
         """Return whether a file, a folder or a link, even a broken one, exists here."""
-        return self.path.exists() or self.path.is_symlink()
+        return os.path.lexists(self.path)
 
     def is_file(self) -> bool:
         """Return whether this is a file."""
         return self.path.is_file()
-
-    def is_link(self) -> bool:
-        """Return whether this is a symbolic link."""
-        return self.path.is_symlink()
-
-    def links(self) -> Iterator[DiskPlace]:
-        """Yield the symbolic links below."""
-        return (DiskPlace(entry) for entry in self.path.rglob("*") if entry.is_symlink())
 
     def names(self) -> list[str]:
         """Return the names in this folder, sorted; empty if it does not exist."""
@@ -91,7 +79,7 @@ class DiskPlace(Place):
         return sum(entry.stat().st_size for entry in self.path.rglob("*") if entry.is_file())
 
     def stamp(self) -> Hashable:
-        """Return inode, modification time and size; a file that replaces another has a new inode."""
+        """Return a value that changes when the file is replaced; None if it does not exist."""
         try:
             found = self.path.stat()
         except OSError:
@@ -99,54 +87,63 @@ class DiskPlace(Place):
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def read(self, at_most: int = MOST_BYTES) -> bytearray:
-        """Return the content of the file."""
+        """Return the content of the file.
+
+        Raises FileNotFoundError, and DamagedFileError, without reading, if this is something else than a file
+        or has more than ``at_most`` bytes.
+        """
         with open_file(self.path, at_most) as file:
             content = bytearray(os.fstat(file.fileno()).st_size)
             file.readinto(content)  # type: ignore[attr-defined]
         return content
 
     def write(self, *parts: Any, durable: bool = False) -> None:
-        """Write the file under a temporary name and rename it."""
+        """Write the concatenated ``parts``; a reader sees the old content or the new.
+
+        With ``durable``, the file survives a power failure once this returns.
+        """
         with atomic_file(self.path, durable=durable) as file:
             for part in parts:
                 file.write(part)
 
     def copy_to(self, other: Place) -> None:
-        """Make ``other`` a copy: a hard link if the file system has them, as files are never changed."""
+        """Make ``other``, in the same store, a copy of this file; a reader sees its old content or the new.
+
+        It is a hard link if the file system has them, as files are never changed. Raises FileNotFoundError.
+        """
         assert isinstance(other, DiskPlace)  # noqa: S101 - they are in one folder
         other.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = other.path.with_name(partial_name(other.path.name))
+        partial = other.path.with_name(partial_name(other.name))
         try:
             os.link(self.path, partial)
             partial.replace(other.path)
         except FileNotFoundError:
             raise
         except OSError:  # a file system without links
-            super().copy_to(other)
+            other.write(self.read(), durable=True)
         finally:
             partial.unlink(missing_ok=True)  # still there if ``other`` was a link to this file before
 
     def flush(self) -> None:
-        """Flush all files and folders below to the disk, several at a time as disks write them together."""
+        """Make everything below durable, several files at a time as disks write them together."""
         with ThreadPoolExecutor(8) as pool:
             for root, _, files in os.walk(self.path, topdown=False):
-                for _ in pool.map(sync, [Path(root, name) for name in files]):
-                    pass
+                list(pool.map(sync, [Path(root, name) for name in files]))
                 sync(Path(root))
 
     def remove(self) -> None:
-        """Remove the file, or as much of the folder as the system permits."""
+        """Remove the file, or as much of the folder as the system permits, if it exists."""
         if self.path.is_dir() and not self.path.is_symlink():
             shutil.rmtree(self.path, ignore_errors=True)
         else:
             with suppress(FileNotFoundError, NotADirectoryError):
                 self.path.unlink()
 
-    def for_zarr(self, *, read_only: bool) -> Any:
-        """Return Zarr's store of this folder."""
+    def for_zarr(self) -> Any:
+        """Return this folder as a Zarr store that is read only."""
         from zarr.storage import LocalStore
 
-        return LocalStore(self.path, read_only=read_only)
+        return LocalStore(self.path, read_only=True)
 
 
 def place_of(path: StorePath | Place) -> Place:
@@ -155,19 +152,14 @@ def place_of(path: StorePath | Place) -> Place:
     Raises InvalidInputError for anything but a path and for URL schemes other than ``URL_SCHEMES``, and
     MissingDependencyError for a URL if obstore is not installed.
     """
-    if isinstance(path, Place):
-        return path
+    if hasattr(path, "sibling"):
+        return path  # type: ignore[return-value]
     text = check_path(path)
-    if shortened := _SHORTENED_URL.match(text):
-        raise InvalidInputError(
-            f"{text} is a URL that lost a slash in a Path; pass it as a string: {shortened[1]}://..."
-        )
-    url = _URL.match(text)
-    if url is None:
+    if (url := _URL.match(text)) is None:
         return DiskPlace(text)
-    if url[1].lower() not in URL_SCHEMES:
+    if url[1].lower() not in URL_SCHEMES or not url[2]:  # a Path would make s3:/ of s3://
         raise InvalidInputError(
-            f"{text} is not a supported URL; use a path on a disk or a URL such as s3://bucket/path."
+            f"{text} is not a supported URL; use a path on a disk or a text such as s3://bucket/path."
         )
     from bigcons.disk.buckets import bucket_place
 
@@ -226,10 +218,11 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 # the system refuses: permissions, a failing disk, something else in the place of a file or folder, a name
 _REFUSED = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.EEXIST),
-    *(errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO),
+    *(errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO, errno.EFBIG, errno.ENAMETOOLONG),
 )
 
 
@@ -239,21 +232,16 @@ def disk_errors(path: StorePath | Place) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno == errno.EFBIG:
-            raise StoreError(
-                f"A file exceeded the size limit while writing {path}; "
-                "raise the limit (ulimit -f) or use a file system that supports larger files."
-            ) from error
-        if error.errno in _REFUSED:
-            raise StoreError(
-                f"Writing {path} failed: {os.strerror(error.errno)} ({error.filename or path}); "
-                "check permissions and disk, or choose another place."
-            ) from error
         short_write = error.errno is None and "requested and" in str(error)  # NumPy's message for a full disk
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT) and not short_write:
+        if error.errno in _FULL or short_write:
+            raise StoreError(
+                f"No space left while writing {path}; free some space or choose another disk."
+            ) from error
+        if error.errno not in _REFUSED:
             raise
         raise StoreError(
-            f"No space left while writing {path}; free some space or choose another disk."
+            f"Writing {path} failed: {os.strerror(error.errno)} ({error.filename or path}); "
+            "check permissions, limits and the disk, or choose another place."
         ) from error
 
 
@@ -262,12 +250,7 @@ def disk_errors(path: StorePath | Place) -> Iterator[None]:
 
 def partial_name(name: str) -> str:
     """Return a hidden name, unique across processes and machines, for what is to become ``name``."""
-    return f".{name}.{owner()}.partial"
-
-
-def owner() -> str:
-    """Return the tag of this process, unique to it and this call."""
-    return f"{machine()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    return f".{name}.{machine()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.partial"
 
 
 @cache
@@ -280,45 +263,30 @@ def machine() -> str:
 
 
 def is_running(process: int) -> bool:
-    """Return whether a process of this machine runs; True if that cannot be told."""
-    if sys.platform == "win32":  # there, signal 0 would end it
-        return True
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # of another user
-        return True
-    return True
+    """Return whether a process of this machine runs."""
+    import psutil
 
-
-def _is_dead(tag: str) -> bool:
-    """Return whether a tag is of a process of this machine that is gone."""
-    found = _OWNER.fullmatch(tag)
-    return found is not None and found[1] == machine() and not is_running(int(found[2]))
+    return process < 1 << 31 and psutil.pid_exists(process)
 
 
 def is_left(partial: Path) -> bool:
-    """Return whether the owner of a temporary file is gone."""
-    return _is_dead(partial.name.removesuffix(".partial").rpartition(".")[2])
+    """Return whether the owner of a temporary file or folder is a process of this machine that is gone."""
+    owner = re.search(r"([0-9a-f]{8})-([0-9]+)-[0-9a-z_]+(\.partial)?$", partial.name)
+    return owner is not None and owner[1] == machine() and not is_running(int(owner[2]))
 
 
 def sweep_temporary(parent: Path, prefix: str = BESIDE) -> None:
     """Remove the temporary folders in ``parent`` that killed processes of this user and machine left."""
-    for folder in sorted(parent.glob(f"{prefix}*")):
+    for folder in parent.glob(f"{prefix}*"):
         with suppress(OSError):
             is_ours = not hasattr(os, "getuid") or folder.lstat().st_uid == os.getuid()
-            is_folder = folder.is_dir() and not folder.is_symlink()
-            if is_ours and is_folder and _is_dead(folder.name.removeprefix(prefix)):
+            if is_ours and folder.is_dir() and not folder.is_symlink() and is_left(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
 def temporary_folder(parent: Path | None = None, prefix: str = "bigcons-") -> Iterator[Path]:
-    """Yield a temporary folder, by default where the system has them; removed afterwards, even if not empty.
-
-    Removes those that killed processes of this user and machine left in the same place.
-    """
+    """Yield a temporary folder, see `make_temporary_folder`; removed afterwards, even if not empty."""
     folder = make_temporary_folder(parent, prefix)
     try:
         yield folder
@@ -327,7 +295,10 @@ def temporary_folder(parent: Path | None = None, prefix: str = "bigcons-") -> It
 
 
 def make_temporary_folder(parent: Path | None = None, prefix: str = "bigcons-") -> Path:
-    """Return a new temporary folder, which the caller removes; see `temporary_folder`."""
+    """Return a new temporary folder, by default where the system has them, which the caller removes.
+
+    Removes those that killed processes of this user and machine left in the same place.
+    """
     where = Path(tempfile.gettempdir()) if parent is None else parent
     sweep_temporary(where, prefix)
     return Path(tempfile.mkdtemp(prefix=f"{prefix}{machine()}-{os.getpid()}-", dir=where))

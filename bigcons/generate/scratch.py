@@ -95,7 +95,7 @@ def find_finished(out: StorePath | None, asked: Mapping[str, Any], *, overwrite:
             return finished
     refuse_existing(place, overwrite, "ensemble")
     if names_parquet(place):
-        from bigcons.store.ensemble_store import refuse_wide
+        from bigcons.store.parquet import refuse_wide
 
         refuse_wide(place, int(asked["n_partitions"]))
     return None

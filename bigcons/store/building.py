@@ -39,17 +39,14 @@ from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
 from bigcons.progress import Progress, progress
 from bigcons.store.ensemble_store import (
     KIND,
-    ArrayWriter,
     Categories,
     Content,
     Header,
-    ParquetRows,
-    ParquetWriter,
     RowsWriter,
     StoredRows,
-    refuse_wide,
 )
 from bigcons.store.generator import Generator
+from bigcons.store.parquet import refuse_wide
 from bigcons.store.soft_sources import SoftSources
 from bigcons.store.store import AppendedIds
 from bigcons.validation import check_int
@@ -61,9 +58,8 @@ def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
     """Store what is given as a new ensemble; the suffix tells if in Parquet."""
     refuse_wide(path, len(content.header.names))
     header = content.header
-    kind: type[RowsWriter] = ParquetWriter if names_parquet(path) else ArrayWriter
     with new_store(path, overwrite, KIND) as folder:
-        writer = kind(folder, header, content.categories)
+        writer = RowsWriter(folder, header, content.categories, parquet=names_parquet(path))
         with progress("labels to the store", header.n_objects) as listener:
             for block in rechunk(content.blocks, header.chunk_rows):
                 writer.write(block.astype(header.dtype, copy=False))
@@ -280,16 +276,15 @@ def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partit
     With more partitions, all labels are written anew.
     """
     header, dtype = grown.header, grown.header.dtype
-    in_parquet = isinstance(stored, ParquetRows)
-    if partitions and in_parquet:
+    if partitions and stored.is_parquet:
         refuse_wide(stored.path, len(header.names))
-    kind: type[RowsWriter] = ParquetWriter if in_parquet else ArrayWriter
-    writer = kind(folder, header, grown.categories, None if partitions else stored)
+    kept = None if partitions else stored
+    writer = RowsWriter(folder, header, grown.categories, kept, parquet=stored.is_parquet)
     blocks: Iterable[np.ndarray] = (block.astype(dtype, copy=False) for block in grown.blocks)
     if not partitions:
         old = row_blocks(stored.header.n_objects - writer.n_kept, header.chunk_rows)
-        kept = (stored.read(writer.n_kept + b.start, writer.n_kept + b.stop) for b in old)
-        blocks = chain((block.astype(dtype, copy=False) for block in kept), blocks)
+        known = (stored.read(writer.n_kept + b.start, writer.n_kept + b.stop) for b in old)
+        blocks = chain((block.astype(dtype, copy=False) for block in known), blocks)
     start = 0
     for block in rechunk(blocks, header.chunk_rows):
         if partitions:

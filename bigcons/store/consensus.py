@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from bigcons.disk.arrays import StoredArray, digest_text, rows_digest
+from bigcons.disk.arrays import StoredArray, digest_text
+from bigcons.disk.arrays import Written as Written
 from bigcons.disk.commit import new_store, write_head
 from bigcons.disk.files import Place, StorePath
 from bigcons.disk.places import place_of
@@ -102,15 +104,17 @@ class Consensus(Objects):
             with consistent(store.place, _RESTORE):
                 check_number("temperature", trust["temperature"], at_least=0, at_most=1)
                 rows = arrow_table(CLUSTER_COLUMNS, trust["clusters"]).to_pylist()
-                numbers = {row["cluster"] for row in rows}
-                are_known = all(0 <= number < store.body["n_clusters"] for number in numbers)
-                are_known &= all(
-                    row["nearest"] in numbers or (row["nearest"] == -1 and row["division"] is None)
-                    for row in rows
-                )
-                if not are_known or len(numbers) < len(rows):
-                    raise ValueError("the numbers of clusters")
                 arrow_table(PARTITION_COLUMNS, trust["partitions"])
+                numbers = {row["cluster"] for row in rows}
+                alone = (
+                    {-1} if all(row["division"] is None for row in rows if row["nearest"] == -1) else set()
+                )
+                if (
+                    len(numbers) < len(rows)
+                    or not numbers <= set(range(store.body["n_clusters"]))
+                    or not {row["nearest"] for row in rows} <= numbers | alone
+                ):
+                    raise ValueError("the numbers of clusters")
         return cls(store)
 
     @classmethod
@@ -162,10 +166,8 @@ class Consensus(Objects):
                 rows = slice(block.start, block.stop)
                 writer.write(block.start, labels[rows], None if memberships is None else memberships[rows])
                 if trust is not None:
-                    part = np.empty(block.n_rows, TRUST_ROW)
-                    for name in TRUST:
-                        part[name] = getattr(trust, name)[rows]
-                    writer.note(writer.rows.write_trust(block.start, part))
+                    columns = {name: getattr(trust, name)[rows] for name in TRUST}
+                    writer.note(writer.rows.write_columns(block.start, columns))
         return cls.open(path)
 
     @classmethod
@@ -196,7 +198,7 @@ class Consensus(Objects):
             if ids is not None:
                 entry, names = write_ids(folder, ids, n_objects, writer.rows.chunk_rows)
             yield writer
-            write_head(folder, KIND, {**writer.body(), "ids": entry}, [*writer.rows.arrays, *names])
+            write_head(folder, KIND, writer.body() | {"ids": entry}, [*writer.rows.arrays, *names])
 
     @property
     def labels(self) -> np.ndarray:
@@ -259,25 +261,29 @@ class Consensus(Objects):
     @property
     def trust_tables(self) -> tuple[Any, Any]:
         """The tables of clusters and of partitions of `trust`; no array is read."""
+        self._refuse_without_trust()
+        trust = self._store.body["trust"]
+        clusters = arrow_table(CLUSTER_COLUMNS, trust["clusters"])
+        return clusters, arrow_table(PARTITION_COLUMNS, trust["partitions"])
+
+    def _refuse_without_trust(self) -> None:
+        """Raise InvalidInputError if the store does not say which labels to trust."""
         if not self.has_trust:
             raise InvalidInputError(
                 f"{self.path} does not say which labels to trust; "
                 "compute it with bigcons.metrics.trust, or write a report with its ensemble."
             )
-        trust = self._store.body["trust"]
-        clusters = arrow_table(CLUSTER_COLUMNS, trust["clusters"])
-        return clusters, arrow_table(PARTITION_COLUMNS, trust["partitions"])
 
     @property
     def label_rows(self) -> Column:
         """The labels, read when sliced, for criteria that need one block at a time."""
-        return self._store.column("labels")
+        return Column(self._store, "labels")
 
     @property
     def membership_rows(self) -> Column:
         """The memberships, read when sliced."""
         self.read_memberships(0, 0)  # raises if there are none
-        return self._store.column("memberships")
+        return Column(self._store, "memberships")
 
     def read_labels(self, start: int, stop: int) -> np.ndarray:
         """Return the labels of a range of rows, ``(rows,)`` int32."""
@@ -297,8 +303,7 @@ class Consensus(Objects):
 
     def read_trust(self, start: int, stop: int) -> np.ndarray:
         """Return the `trust` of a range of rows: ``(rows,)`` with the fields of its first three arrays."""
-        if not self.has_trust:
-            _ = self.trust_tables  # raises
+        self._refuse_without_trust()
         rows = np.empty(stop - start, TRUST_ROW)
         for name in TRUST:
             rows[name] = self.read_array(name, start, stop)
@@ -409,19 +414,16 @@ class Consensus(Objects):
         """
         n_unlabeled = 0
         for name, start, rows in self._store.checked_chunks():
-            stop, fault = start + len(rows), None
+            where = f"has rows {start} to {start + len(rows)} with"
             if name == "labels":
                 n_unlabeled += int(np.count_nonzero(rows < 0))
-                fault = (
-                    f"have labels above {self.n_clusters - 1}" if (rows >= self.n_clusters).any() else None
-                )
+                if (rows >= self.n_clusters).any():
+                    raise self._store.broken(f"{where} labels above {self.n_clusters - 1}")
             elif name == "memberships":
-                labeled = rows[self.read_labels(start, stop) >= 0]
+                labeled = rows[self.read_labels(start, start + len(rows)) >= 0]
                 gaps = np.abs(labeled.sum(axis=1, dtype=np.float64) - 1)
                 if (labeled < 0).any() or not (gaps < 1e-3).all():
-                    fault = "have memberships off the simplex"
-            if fault is not None:
-                raise self._store.broken(name, start, stop, fault)
+                    raise self._store.broken(f"{where} memberships off the simplex")
         if self.has_placing:
             self.read_placing()
         _ = self.tree
@@ -448,7 +450,9 @@ class Consensus(Objects):
     def _repr_html_(self) -> str:
         facts = {
             "objects": f"{self.n_objects:,}",
-            "clusters": stored_clusters_in_words(self),
+            "clusters": clusters_in_words(
+                self.results.get("n_clusters"), self.results.get("n_tiny_clusters"), self.n_clusters
+            ),
             "size": format_size(self.info()["n_bytes"]),
             **{name.replace("_", " "): value for name, value in self.results.items() if name not in OF_SIZES},
             **{name: value for name, value in self.parameters.items() if name != "n_clusters"},
@@ -468,15 +472,6 @@ class Consensus(Objects):
 # Writing
 
 
-class Written(NamedTuple):
-    """The digests of rows that were written, for the head."""
-
-    name: str
-    """The first of the arrays that were written."""
-    first_chunk: int
-    digests: list[int]
-
-
 class ConsensusRows:
     """The arrays of a consensus being written, by any thread and by workers that can reach them.
 
@@ -486,63 +481,56 @@ class ConsensusRows:
     def __init__(
         self, folder: Place, n_objects: int, n_clusters: int, chunk_rows: int, memberships: bool
     ) -> None:
-        self.n_objects = n_objects
-        self.n_clusters = n_clusters
-        self.has_memberships = memberships
-        self.chunk_rows: int = min(chunk_rows, n_objects)
         self.folder = folder
+        self.facts: dict[str, Any] = {
+            "n_objects": n_objects,
+            "n_clusters": n_clusters,
+            "has_memberships": memberships,
+            "chunk_rows": min(chunk_rows, n_objects),
+        }
+        self.chunk_rows: int = self.facts["chunk_rows"]
         self.arrays: dict[str, StoredArray] = {}
         self.create()
 
     def create(self, *, trust: bool = False) -> None:
         """Create the arrays that are not there yet, with ``trust`` those that `write_trust` fills."""
-        body = {
-            "n_objects": self.n_objects,
-            "n_clusters": self.n_clusters,
-            "chunk_rows": self.chunk_rows,
-            "has_memberships": self.has_memberships,
-            "trust": trust or None,
-        }
-        for name, array in arrays_of(KIND, body).items():
+        for name, array in arrays_of(KIND, {**self.facts, "trust": trust or None}).items():
             if name not in self.arrays:
                 self.arrays[name] = StoredArray.create(self.folder / name, array)
 
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
         """Write rows like `ConsensusWriter.write`; pass the result to `ConsensusWriter.note`."""
-        stop = start + len(labels)
-        aligned = start % self.chunk_rows == 0 and (stop % self.chunk_rows == 0 or stop == self.n_objects)
-        if not aligned or not 0 <= start < stop <= self.n_objects:
+        stop, n_objects, n_clusters = start + len(labels), self.facts["n_objects"], self.facts["n_clusters"]
+        aligned = start % self.chunk_rows == 0 and (stop % self.chunk_rows == 0 or stop == n_objects)
+        if not aligned or not 0 <= start < stop <= n_objects:
             raise InvalidInputError(
-                f"rows {start} to {stop} are not whole chunks of {self.chunk_rows} among {self.n_objects}; "
+                f"rows {start} to {stop} are not whole chunks of {self.chunk_rows} among {n_objects}; "
                 "write blocks that start and end at chunk boundaries."
             )
-        expected = (len(labels), self.n_clusters) if self.has_memberships else None
+        expected = (len(labels), n_clusters) if "memberships" in self.arrays else None
         shape = None if memberships is None else memberships.shape
         if shape != expected:
             raise InvalidInputError(f"memberships has shape {shape}; pass {expected}.")
-        if labels.dtype.kind not in "iu" or labels.min() < -1 or labels.max() >= self.n_clusters:
+        if labels.dtype.kind not in "iu" or labels.min() < -1 or labels.max() >= n_clusters:
             raise InvalidInputError(
                 f"labels has type {labels.dtype} and range {labels.min()} to {labels.max()}; pass integers "
-                f"from 0 to {self.n_clusters - 1}, -1 where missing."
+                f"from 0 to {n_clusters - 1}, -1 where missing."
             )
         columns = {"labels": labels}
-        return self._write(start, columns if memberships is None else {**columns, "memberships": memberships})
+        return self.write_columns(
+            start, columns if memberships is None else {**columns, "memberships": memberships}
+        )
 
     def write_trust(self, start: int, rows: np.ndarray) -> Written:
         """Write ``rows`` (rows,) `TRUST_ROW` of whole chunks; pass the result to `ConsensusWriter.note`."""
-        return self._write(start, {name: rows[name] for name in TRUST})
+        return self.write_columns(start, {name: rows[name] for name in TRUST})
 
-    def _write(self, start: int, columns: Mapping[str, np.ndarray]) -> Written:
-        blocks = row_blocks(len(next(iter(columns.values()))), self.chunk_rows)
-        first, digests = start // self.chunk_rows, [0] * len(blocks)
-        for name, column in columns.items():
-            array = self.arrays[name]
-            values = np.ascontiguousarray(column, array.dtype)
-            array.write(start, values)
-            for b in blocks:
-                rows = values[b.start : b.stop]
-                digests[b.index] += rows_digest(name, first + b.index, rows, array.array.chunks)
-        return Written(next(iter(columns)), first, digests)
+    def write_columns(self, start: int, columns: Mapping[str, np.ndarray]) -> Written:
+        """Write whole chunks of rows of some arrays; pass the result to `ConsensusWriter.note`."""
+        written: Written = {}
+        for name, values in columns.items():
+            written |= self.arrays[name].write(start, values)
+        return written
 
 
 class ConsensusWriter:
@@ -550,11 +538,7 @@ class ConsensusWriter:
 
     def __init__(self, rows: ConsensusRows) -> None:
         self.rows = rows
-        n_chunks = math.ceil(rows.n_objects / rows.chunk_rows)
-        self._digests: dict[str, list[int | None]] = {
-            "labels": [None] * n_chunks,
-            "confidence": [None] * n_chunks,
-        }
+        self._written: Written = {}
         self._trust: dict[str, Any] | None = None
         self._files: dict[str, int] = {}
         self._description: dict[str, Any] = {}
@@ -569,8 +553,7 @@ class ConsensusWriter:
 
     def note(self, written: Written) -> None:
         """Record rows that ``rows`` wrote, in this process or another."""
-        last = written.first_chunk + len(written.digests)
-        self._digests[written.name][written.first_chunk : last] = written.digests
+        self._written |= written
 
     def describe_trust(self, clusters: Any, partitions: Any, temperature: float) -> None:
         """Set the tables that go with the rows."""
@@ -584,39 +567,28 @@ class ConsensusWriter:
         """Write facts and arrays to the file `PLACING` or `TREE`."""
         self._files |= write_files(self.rows.folder, {name: packed_parts(facts, arrays)})
 
-    def describe(
-        self,
-        *,
-        history: Mapping[str, Any] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        results: Mapping[str, Any] | None = None,
-        provenance: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Set the description of the solve in the head; values that JSON cannot represent become text."""
-        if history is not None:
-            self._description["history"] = _as_json({name: list(values) for name, values in history.items()})
-        parts = {"parameters": parameters, "results": results, "provenance": provenance}
-        self._description |= {name: _as_json(value) for name, value in parts.items() if value is not None}
+    def describe(self, **description: Mapping[str, Any] | None) -> None:
+        """Set the description of the solve in the head; values that JSON cannot represent become text.
+
+        ``history``, ``parameters``, ``results`` and ``provenance`` are mappings, by default empty.
+        """
+        if (history := description.get("history")) is not None:
+            description["history"] = {name: list(values) for name, values in history.items()}
+        self._description |= {name: _as_json(of) for name, of in description.items() if of is not None}
 
     def body(self) -> dict[str, Any]:
         """Return the body of the head, without ids; raises InvalidInputError if rows are missing."""
-        parts = self._digests["labels"], [] if self._trust is None else self._digests["confidence"]
-        if n_missing := max(part.count(None) for part in parts):
-            raise InvalidInputError(
-                f"{n_missing} of {len(parts[0])} blocks were not written; write every row."
-            )
+        n_chunks = math.ceil(self.rows.facts["n_objects"] / self.rows.chunk_rows)
+        n_written = Counter(name for name, _ in self._written)
+        n_missing = n_chunks - min(n_written[name] for name in self.rows.arrays)
+        if n_missing or ("confidence" in self.rows.arrays) != (self._trust is not None):
+            raise InvalidInputError(f"{n_missing} of {n_chunks} blocks were not written; write every row.")
         return {
-            "n_objects": self.rows.n_objects,
-            "n_clusters": self.rows.n_clusters,
-            "has_memberships": self.rows.has_memberships,
-            "chunk_rows": self.rows.chunk_rows,
-            "digest": digest_text(sum(digest or 0 for part in parts for digest in part)),
+            **self.rows.facts,
+            "digest": digest_text(sum(self._written.values())),
             "trust": self._trust,
             "files": self._files,
-            "history": {},
-            "parameters": {},
-            "results": {},
-            "provenance": {},
+            **{name: {} for name in ("history", "parameters", "results", "provenance")},
             **self._description,
         }
 
@@ -661,19 +633,14 @@ def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
 OF_SIZES, STRUCTURE = ("n_clusters", "n_tiny_clusters"), "has_structure"
 
 
-def clusters_in_words(n_clusters: int, n_tiny_clusters: int | None, most: int) -> str:
-    """Return how many clusters were found, at ``most``, and how many are tiny, as one line."""
+def clusters_in_words(n_clusters: Any, n_tiny_clusters: Any, most: int) -> str:
+    """Return how many clusters were found, at ``most``, and how many are tiny, as far as that is known."""
+    if not isinstance(n_clusters, int):
+        return f"{most:,}"
     words = f"{n_clusters:,}" if n_clusters == most else f"{n_clusters:,} non-empty of {most:,}"
-    if n_tiny_clusters:
+    if isinstance(n_tiny_clusters, int) and n_tiny_clusters:
         words += f", {n_tiny_clusters:,} of them tiny (less than a tenth of the mean size)"
     return words
-
-
-def stored_clusters_in_words(solved: Consensus) -> str:
-    """Return `clusters_in_words` of a consensus, as far as it has stored the counts."""
-    stored = (solved.results.get(name) for name in OF_SIZES)
-    n_found, n_tiny = (value if isinstance(value, int) else None for value in stored)
-    return clusters_in_words(solved.n_clusters if n_found is None else n_found, n_tiny, solved.n_clusters)
 
 
 def _as_json(value: Any) -> Any:

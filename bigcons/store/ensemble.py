@@ -52,11 +52,10 @@ from bigcons.store.ensemble_store import (
     Content,
     Header,
     StoredRows,
-    open_rows,
-    refuse_wide,
 )
 from bigcons.store.export import facts_table, first_rows, import_pandas
 from bigcons.store.generator import Generator, StoredGenerator
+from bigcons.store.parquet import refuse_wide
 from bigcons.store.reshaping import read_long, read_runs
 from bigcons.store.soft_sources import SoftSources, listed
 from bigcons.store.store import Objects, dask_rows, id_array, ids_at, ids_of, reopened
@@ -302,7 +301,7 @@ class Ensemble(Objects):
                 "import_labels (bigcons import) first.",
                 path=place,
             )
-        stored = open_rows(place)
+        stored = StoredRows(place)
         ensemble = cls(stored, stored.header, None)
         ensemble._mode = mode
         return ensemble
@@ -653,10 +652,10 @@ class Ensemble(Objects):
             raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
         place = self._labels.path
         with new_store(place, overwrite=True, kind=KIND) as folder:
-            stored = open_rows(place)
+            stored = StoredRows(place)
             grown = grow(stored.header, stored.categories())
             building.append_to_store(folder, stored, grown, partitions=partitions)
-        stored = open_rows(place)
+        stored = StoredRows(place)
         self._take(stored, stored.header, None)
         return self
 
@@ -700,7 +699,9 @@ class Ensemble(Objects):
             "dtype": self.dtype.name,
             "chunk_rows": self.chunk_rows,
             "n_chunks": len(self.blocks()),
-            "n_bytes": self._labels.nbytes if isinstance(self._labels, np.ndarray) else self._labels.n_bytes,
+            "n_bytes": self._labels.nbytes
+            if isinstance(self._labels, np.ndarray)
+            else self._labels.path.n_bytes(),
             "id": self.id_name,
             "provenance": self.provenance,
         }

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from bigcons.disk.commit import new_file
-from bigcons.disk.files import Place, StorePath
+from bigcons.disk.files import StorePath
 from bigcons.disk.places import local_path
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.progress import progress
@@ -29,7 +29,7 @@ Write = Callable[[Sequence[Any]], Any]
 def export_to(path: StorePath | IO[bytes], n_rows: int, types: Types, *, overwrite: bool) -> Iterator[Write]:
     """Yield the function that writes blocks to a file; see `Consensus.export`."""
     with ExitStack() as stack:
-        if isinstance(path, (str, os.PathLike, Place)):
+        if isinstance(path, (str, os.PathLike)):
             name = local_path(path).name.lower()
             suffix = next((known for known in _WRITERS if name.endswith(known)), None)
             if suffix is None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.arrays import StoredArray, digest_text, rows_digest
+from bigcons.disk.arrays import ArrayAppender, digest_text
 from bigcons.disk.commit import new_store, write_head
-from bigcons.disk.files import Place, StorePath
-from bigcons.disk.schema import Array, arrays_of
+from bigcons.disk.files import StorePath
+from bigcons.disk.schema import arrays_of
 from bigcons.errors import InvalidInputError
 
 KIND = "pairs"
@@ -52,8 +52,7 @@ def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndar
     """
     if not 0 <= n_objects <= MAX_OBJECTS:
         raise InvalidInputError(f"n_objects={n_objects} is out of range; use 0 to {MAX_OBJECTS:,}.")
-    i, j = _integers("i", i), _integers("j", j)
-    _refuse_unequal_lengths(i=i, j=j)
+    i, j = _integers(i=i, j=j)
     outside = (i < 0) | (j < 0) | (i >= n_objects) | (j >= n_objects)
     _refuse(outside, f"objects are numbered 0 to {n_objects - 1}", i=i, j=j)
     _refuse(i == j, "a pair has two different objects", i=i, j=j)
@@ -72,29 +71,24 @@ def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndar
 
 def checked_counts(n_agree: Any, n_seen: Any, n_pairs: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the counts of ``n_pairs`` pairs, integers; raises InvalidInputError if they are invalid."""
-    n_agree, n_seen = _integers("n_agree", n_agree), _integers("n_seen", n_seen)
-    _refuse_unequal_lengths(i=range(n_pairs), n_agree=n_agree, n_seen=n_seen)
+    _, n_agree, n_seen = _integers(i=np.arange(n_pairs), n_agree=n_agree, n_seen=n_seen)
     bad = (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
     _refuse(bad, f"0 <= n_agree <= n_seen <= {MAX_SEEN} must hold", n_agree=n_agree, n_seen=n_seen)
     return n_agree, n_seen
 
 
-def _integers(name: str, column: Any) -> np.ndarray:
-    array = np.asarray(column)
-    if array.size == 0:
-        array = array.astype(np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"{name} has shape {array.shape} and type {array.dtype}; pass integers of shape (n_pairs,)."
-        )
-    return array
-
-
-def _refuse_unequal_lengths(**columns: Sized) -> None:
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        got = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+def _integers(**columns: Any) -> list[np.ndarray]:
+    """Return columns of equal length as arrays of integers."""
+    arrays = [np.asarray(column) for column in columns.values()]
+    for name, array in zip(columns, arrays, strict=True):
+        if array.size and (array.ndim != 1 or array.dtype.kind not in "iu"):
+            raise InvalidInputError(
+                f"{name} has shape {array.shape} and type {array.dtype}; pass integers of shape (n_pairs,)."
+            )
+    if len({array.size for array in arrays}) > 1:
+        got = ", ".join(f"{name} has {array.size}" for name, array in zip(columns, arrays, strict=True))
         raise InvalidInputError(f"the columns differ in length ({got}); give one entry per pair in each.")
+    return [array if array.size else array.astype(np.int64) for array in arrays]
 
 
 def _refuse(bad: np.ndarray, rule: str, **columns: np.ndarray) -> None:
@@ -214,12 +208,10 @@ def write_pairs(
     overwrite: bool,
 ) -> None:
     """Write consecutive blocks of rows, all or nothing, with ``facts`` in the head."""
+    counts = np.dtype(counts_dtype).name
+    body = {**facts, "n_pairs": 1 << 60, "counts_dtype": counts, "chunk_entries": chunk_entries}
     with new_store(path, overwrite, KIND) as folder:
-        counts = np.dtype(counts_dtype).name
-        dtypes = {"indptr": "int64", "indices": "int32", "n_agree": counts, "n_seen": counts}
-        columns = {
-            name: ColumnWriter(name, np.dtype(dtype), chunk_entries, folder) for name, dtype in dtypes.items()
-        }
+        columns = {name: ArrayAppender(folder / name, array) for name, array in arrays_of(KIND, body).items()}
         n_entries = 0
         columns["indptr"].append(np.zeros(1, np.int64))
         for part in parts:
@@ -229,50 +221,8 @@ def write_pairs(
             n_entries += len(part.indices)
         if columns["indptr"].n_appended != facts["n_objects"] + 1 or n_entries % 2:
             raise ValueError("the parts are not the rows of a symmetric table of n_objects objects")
-        body = {
-            **facts,
-            "n_pairs": n_entries // 2,
-            "counts_dtype": counts,
-            "chunk_entries": chunk_entries,
-        }
+        body["n_pairs"] = n_entries // 2
         for name, array in arrays_of(KIND, body).items():
             columns[name].close(array)
-        digest = digest_text(sum(column.digest for column in columns.values()))
+        digest = digest_text(sum(sum(column.written.values()) for column in columns.values()))
         write_head(folder, KIND, {**body, "digest": digest}, columns)
-
-
-class ColumnWriter:
-    """Appends to one array, whose length is known at the end; keeps the last part and one chunk in memory."""
-
-    def __init__(self, name: str, dtype: np.dtype, chunk_entries: int, folder: Place) -> None:
-        self._name, self._chunk_entries = name, chunk_entries
-        self._place = folder / name
-        self._whole = Array((2**62,), (chunk_entries,), dtype.name, (name,), "lz4")
-        """The array while chunks are written: chunks do not depend on its length."""
-        self._pending: list[np.ndarray] = []
-        self.n_appended: int = 0
-        self._n_written = 0
-        self.digest: int = 0
-
-    def append(self, part: np.ndarray) -> None:
-        """Write complete chunks and keep the rest."""
-        self._pending.append(part)
-        self.n_appended += len(part)
-        if self.n_appended - self._n_written >= self._chunk_entries:
-            self._write(self._whole, self.n_appended - self.n_appended % self._chunk_entries)
-
-    def close(self, array: Array) -> None:
-        """Write the rest of an array, and its metadata."""
-        StoredArray.create(self._place, array)
-        self._write(array, self.n_appended)
-
-    def _write(self, array: Array, stop: int) -> None:
-        """Write the entries before ``stop``, whole chunks or the last ones."""
-        stored = StoredArray(self._place, array, is_writable=True)
-        pending = np.concatenate([np.empty(0, array.dtype), *self._pending], dtype=array.dtype)
-        first = self._n_written
-        for start in range(first, stop, self._chunk_entries):
-            chunk = pending[start - first : min(start + self._chunk_entries, stop) - first]
-            stored.write(start, chunk)
-            self.digest += rows_digest(self._name, start // self._chunk_entries, chunk, array.chunks)
-        self._pending, self._n_written = [pending[stop - first :].copy()], stop

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -55,7 +55,7 @@ from bigcons.store.pair_rows import (
     symmetric_rows,
     write_pairs,
 )
-from bigcons.store.store import Objects, Store, consistent, reopened
+from bigcons.store.store import Column, Objects, Store, consistent, reopened
 from bigcons.validation import check_int, check_rows
 
 MOST_BYTES = 10**9
@@ -165,7 +165,7 @@ class PairTable(Objects):
         store = Store(place, KIND, RESTORE)
         with consistent(place, RESTORE):
             check_int("n_objects", store.body["n_objects"], at_least=0, at_most=MAX_OBJECTS)
-        columns = (store.column(name) for name in Rows._fields)
+        columns = (Column(store, name) for name in Rows._fields)
         table = PairTable(*columns, path=str(place), provenance=store.body["provenance"], stored=store)
         if n_objects not in (None, table.n_objects):
             raise InvalidPairsError(
@@ -221,7 +221,7 @@ class PairTable(Objects):
         n_objects: int,
         counts_dtype: np.dtype,
         rows_per_block: int | None = None,
-        chunk_entries: int | None = None,
+        chunk_entries: int = CHUNK_ENTRIES,
         provenance: Mapping[str, Any] | None = None,
         overwrite: bool = False,
     ) -> PairTable:
@@ -230,46 +230,25 @@ class PairTable(Objects):
         Each part is like a result of ``read``; one part and one chunk are in memory at a time. Together, the
         parts must have ``n_objects`` rows and contain every pair in the rows of both of its objects.
         """
-        if names_parquet(path):
-            with temporary_folder(local_path(path).parent, ".pairs-") as folder:
-                table = cls.store_blocks(
-                    folder / "pairs.zarr",
-                    parts,
-                    n_objects=n_objects,
-                    counts_dtype=counts_dtype,
-                    rows_per_block=rows_per_block,
-                    chunk_entries=chunk_entries,
-                    provenance=provenance,
-                )
-                return table.save(path, overwrite=overwrite)
         facts = {
             "n_objects": n_objects,
             "rows_per_block": rows_per_block,
             "provenance": dict(provenance or {}),
         }
-        size = chunk_entries or CHUNK_ENTRIES
-        write_pairs(path, parts, counts_dtype, size, facts, overwrite=overwrite)
-        return PairTable.open(path)
+        return _stored(
+            path,
+            lambda out: write_pairs(out, parts, counts_dtype, chunk_entries, facts, overwrite=overwrite),
+            overwrite,
+        )
 
-    @cached_property
-    def indptr(self) -> np.ndarray:
-        """Start of each row in the other arrays, ``(n_objects + 1,)`` int64."""
-        return self._part("indptr")
-
-    @cached_property
-    def indices(self) -> np.ndarray:
-        """The other object of every entry, ``(2 n_pairs,)`` int32, ascending within a row."""
-        return self._part("indices")
-
-    @cached_property
-    def n_agree(self) -> np.ndarray:
-        """Partitions that put the pair together, ``(2 n_pairs,)``."""
-        return self._part("n_agree")
-
-    @cached_property
-    def n_seen(self) -> np.ndarray:
-        """Partitions that label both objects, ``(2 n_pairs,)``."""
-        return self._part("n_seen")
+    indptr = cached_property(lambda self: self._part("indptr"))
+    """Start of each row in the other arrays, ``(n_objects + 1,)`` int64."""
+    indices = cached_property(lambda self: self._part("indices"))
+    """The other object of every entry, ``(2 n_pairs,)`` int32, ascending within a row."""
+    n_agree = cached_property(lambda self: self._part("n_agree"))
+    """Partitions that put the pair together, ``(2 n_pairs,)``."""
+    n_seen = cached_property(lambda self: self._part("n_seen"))
+    """Partitions that label both objects, ``(2 n_pairs,)``."""
 
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Return blocks of ``rows`` objects.
@@ -477,12 +456,20 @@ def import_pairs(
         refuse_source(out, source)
     pairs = _list_of(source, n_objects, columns)
     facts = {"rows_per_block": None, "provenance": provenance}
-    if names_parquet(out):
-        with temporary_folder(local_path(out).parent, ".pairs-") as folder:
-            store_list(pairs, folder / "pairs.zarr", facts, budget=parse_size(memory), overwrite=False)
-            return PairTable.open(folder / "pairs.zarr").save(out, overwrite=overwrite)
-    store_list(pairs, out, facts, budget=parse_size(memory), overwrite=overwrite)
-    return PairTable.open(out)
+    budget = parse_size(memory)
+    return _stored(
+        out, lambda path: store_list(pairs, path, facts, budget=budget, overwrite=overwrite), overwrite
+    )
+
+
+def _stored(out: StorePath, write: Callable[[StorePath], None], overwrite: bool) -> PairTable:
+    """Write a store at ``out`` and open it; of one in Parquet, write it next to that first."""
+    if not names_parquet(out):
+        write(out)
+        return PairTable.open(out)
+    with temporary_folder(local_path(out).parent, ".pairs-") as folder:
+        write(folder / "pairs.zarr")
+        return PairTable.open(folder / "pairs.zarr").save(out, overwrite=overwrite)
 
 
 def _list_of(x: Any, n_objects: int | None, columns: Sequence[str] | None = None) -> PairList:

@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,15 +19,15 @@ import numpy as np
 from bigcons.disk.arrays import (
     MAX_CHUNK_BYTES,
     METADATA,
+    ArrayAppender,
     StoredArray,
     digest_text,
     read_metadata,
-    refuse_link,
     rows_digest,
 )
 from bigcons.disk.commit import Head, head_of, read_head
 from bigcons.disk.files import MOST_BYTES, Place, corrupt, decoding
-from bigcons.disk.schema import TEXT_CHUNK, arrays_of, check_body, id_arrays
+from bigcons.disk.schema import arrays_of, check_body, id_arrays
 from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreError, StoreNotFoundError
 from bigcons.io.batches import ColumnsSource, index_frame
 from bigcons.io.columns import INDEX
@@ -54,7 +54,8 @@ def consistent(place: Place, remedy: str) -> Iterator[None]:
 class Store:
     """A store that is open for reading; thread-safe, and pickled as its path.
 
-    Attributes: ``place``, ``data`` (the folder of its arrays and files), ``body`` (of its head), ``ids``.
+    Attributes: ``place``, ``data`` (the folder of its arrays and files), ``body`` (of its head), ``arrays``
+    (none in Parquet), ``ids``.
     """
 
     def __init__(self, place: Place, kind: str, remedy: str) -> None:
@@ -67,36 +68,30 @@ class Store:
         self.remedy: str = remedy
         self._file = head_of(place)
         self._stamp: Hashable = self._file.stamp()
-        head = read_head(place, kind)
-        self.head: Head = head
-        self.data: Place = head.data
-        self.body: dict[str, Any] = head.body
+        self.head: Head = read_head(place, kind)
+        self.data: Place = self.head.data
+        self.body: dict[str, Any] = self.head.body
         self.ids: StoredIds | None = None
+        self.arrays: dict[str, StoredArray] = {}
         with consistent(place, remedy):
-            check_body(kind, head.body)
-            arrays = {} if head.is_parquet else arrays_of(kind, head.body)
+            check_body(kind, self.body)
+            if any("/" in name for name in self.body.get("files", {})):
+                raise ValueError("files outside the store")
+            arrays = {} if self.head.is_parquet else arrays_of(kind, self.body)
+            self._names = list(arrays)
+            if (ids := self.body.get("ids")) is not None:
+                self.ids = StoredIds(self, self.read_ids)
+                if not self.head.is_parquet:
+                    sizes = (ids["n_bytes"], self.body["n_objects"], self.body["chunk_rows"])
+                    arrays |= id_arrays(ids["dtype"], *sizes)
             for name, array in arrays.items():
                 n_bytes = int(np.prod(array.chunks, dtype=object)) * np.dtype(array.dtype).itemsize
                 if n_bytes > MAX_CHUNK_BYTES or array.shape[0] > array.chunks[0] << 24:
                     raise ValueError(f"the size or number of chunks of {name}")
-            self._names = list(arrays)
-            if any("/" in name for name in head.body.get("files", {})):
-                raise ValueError("files outside the store")
-            if (ids := head.body.get("ids")) is not None:
-                self.ids = StoredIds(self)
-                if not head.is_parquet:
-                    sizes = (ids["n_bytes"], head.body["n_objects"], head.body["chunk_rows"])
-                    arrays |= id_arrays(ids["dtype"], *sizes)
-        self.arrays: dict[str, StoredArray] = {
-            name: StoredArray(self.data / name, array) for name, array in arrays.items()
-        }
+                self.arrays[name] = StoredArray(self.data / name, array, remedy)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Store, self._opened_with
-
-    def column(self, name: str) -> Column:
-        """Return an array that is read when sliced."""
-        return Column(self, name, self.arrays[name].shape, self.arrays[name].dtype)
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
         """Return entries, or rows, of an array.
@@ -105,29 +100,41 @@ class Store:
         has changed since it was opened.
         """
         try:
-            with decoding(lambda reason: self.broken(name, start, stop, f"cannot be read ({reason})")):
-                values = self.arrays[name].read(start, stop)
-        except CorruptStoreError:
+            return self.arrays[name].read(start, stop)
+        finally:
             self.check_unchanged()
-            at_once = self.arrays[name].array.chunks[0]
-            if (stop - 1) // at_once > start // at_once:
-                for first in range(start - start % at_once, stop, at_once):
-                    self.read(name, max(first, start), min(first + at_once, stop))
-            raise
-        self.check_unchanged()
-        return values
 
     def check_unchanged(self) -> None:
         """Raise StoreError if the store has changed since it was opened: what was read may be old or new."""
         if self._file.stamp() != self._stamp:
-            raise StoreError(f"{self.place} has changed since it was opened; open it again.", path=self.place)
+            raise StoreError(
+                f"{self.place} has changed since it was opened; open it again.", path=self.place
+            ) from None
 
-    def broken(self, name: str, start: int, stop: int, what: str) -> CorruptStoreError:
-        """Return the error of damaged entries of an array, or of all arrays of the same objects."""
-        part = "rows" if "object" in self.arrays[name].array.dims else name
-        return CorruptStoreError(
-            f"{self.place}: {part} {start} to {stop} {what}; {self.remedy}", path=self.place
-        )
+    def read_ids(self, start: int, stop: int) -> Any:
+        """Return the ids of a range of rows, an Arrow array; raises CorruptStoreError if they are damaged."""
+        import pyarrow as pa
+
+        if "ids" in self.arrays:
+            return pa.array(self.read("ids", start, stop))
+        if start == stop:
+            return pa.array([], pa.large_string())
+        ends = self.read("id_ends", max(start - 1, 0), stop)
+        if start == 0:
+            ends = np.append(0, ends)
+        with decoding(lambda reason: self.broken(f"has damaged ids ({reason})")):
+            if ends[0] < 0 or ends[-1] > self.arrays["id_text"].shape[0] or (np.diff(ends) < 1).any():
+                raise ValueError("their ends do not ascend")
+            text = self.read("id_text", int(ends[0]), int(ends[-1]))
+            buffers = [pa.py_buffer(ends - ends[0]), pa.py_buffer(text)]
+            found = pa.LargeStringArray.from_buffers(stop - start, *buffers)
+            found.validate(full=True)
+        return found
+
+    def broken(self, what: str) -> CorruptStoreError:
+        """Return the error of what is wrong; raises StoreError if the store has changed meanwhile."""
+        self.check_unchanged()
+        return corrupt(self.place, what, self.remedy)
 
     def checked_chunks(self) -> Iterator[tuple[str, int, np.ndarray]]:
         """Yield the rows of chunks of all arrays: name, first row and values.
@@ -144,9 +151,9 @@ class Store:
         self.check_digest(total)
 
     def check_digest(self, total: int) -> None:
-        """Compare a digest of all arrays, and what is besides them, with the head; refuse symbolic links."""
+        """Compare a digest of all arrays, and what is besides them, with the head."""
         if digest_text(total) != self.body["digest"]:
-            raise corrupt(self.place, "has a chunk that is not the one that was written there", self.remedy)
+            raise self.broken("has a chunk that is not the one that was written there")
         if self.ids is not None:
             self.ids.verify()
         for stored in self.arrays.values():  # which other tools read
@@ -156,20 +163,16 @@ class Store:
             raise corrupt(stored.place / METADATA, "is not as the head says", self.remedy)
         for name in self.body.get("files", {}):
             self.read_file(name)
-        for link in self.place.links():
-            refuse_link(link)
 
     def read_file(self, name: str, at_most: int = MOST_BYTES) -> bytes:
         """Return a file besides the arrays; raises CorruptStoreError if it does not have its checksum."""
-        file = self.data / name
-        try:
+        file, content = self.data / name, None
+        with suppress(FileNotFoundError):
             content = bytes(file.read(at_most))
-        except FileNotFoundError:
+        if content is None or zlib.crc32(content) != self.body["files"].get(name):
             self.check_unchanged()
-            raise corrupt(file, "is missing", self.remedy) from None
-        if zlib.crc32(content) != self.body["files"].get(name):
-            self.check_unchanged()
-            raise corrupt(file, "is damaged (wrong checksum)", self.remedy)
+            what = "is missing" if content is None else "is damaged (wrong checksum)"
+            raise corrupt(file, what, self.remedy)
         return content
 
     def read_parts(self, name: str, of: Callable[[dict[str, Any], dict[str, np.ndarray]], Made]) -> Made:
@@ -228,19 +231,18 @@ def reopened(kind: Any, *given: Any) -> Any:
 # Arrays that are read when sliced, or when they are computed
 
 
-@dataclass(frozen=True)
 class Column:
     """An array of a store that is read when sliced, so that it is never in memory as a whole."""
 
-    source: Store
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype
+    def __init__(self, store: Store, name: str) -> None:
+        self._store, self._name = store, name
+        self.shape: tuple[int, ...] = store.arrays[name].shape
+        self.dtype: np.dtype = store.arrays[name].dtype
 
     def __getitem__(self, rows: Any) -> np.ndarray:
         part, *columns = rows if isinstance(rows, tuple) else (rows,)
         start, stop, _ = part.indices(self.shape[0])
-        found = self.source.read(self.name, start, stop)
+        found = self._store.read(self._name, start, stop)
         return found[(slice(None), *columns)] if columns else found
 
 
@@ -329,72 +331,36 @@ def write_ids(folder: Place, ids: Ids, n_objects: int, chunk_rows: int) -> tuple
             f"there are {ids.n_objects:,} ids {facts.name!r} but {n_objects:,} objects; pass one for each.",
             column=facts.name,
         )
-    arrays = {
-        name: StoredArray.create(folder / name, array)
-        for name, array in id_arrays(facts.dtype, facts.n_bytes, n_objects, chunk_rows).items()
-    }
-    start = n_text = n_written = 0
-    text = bytearray()
+    arrays = id_arrays(facts.dtype, facts.n_bytes, n_objects, chunk_rows)
+    columns = {name: ArrayAppender(folder / name, array) for name, array in arrays.items()}
+    n_text = 0
     for block in ids.blocks(chunk_rows):
-        values, content = parts_of(block, n_text)
-        next(iter(arrays.values())).write(start, values)
-        start += len(block)
-        n_text += len(content)
-        text += content.tobytes()
-        whole = len(text) if start == n_objects else len(text) - len(text) % TEXT_CHUNK
-        if facts.dtype == TEXT and whole:
-            arrays["id_text"].write(n_written, np.frombuffer(bytes(text[:whole]), np.uint8))
-            n_written += whole
-            del text[:whole]
+        parts = parts_of(block, n_text)  # numbers, or ends and text
+        n_text += len(parts[1])
+        for column, part in zip(columns.values(), parts, strict=False):
+            column.append(part)
+    for name, column in columns.items():
+        column.close(arrays[name])
     return facts._asdict(), list(arrays)
 
 
 class StoredIds(Ids):
-    """The ids of a store: arrays of it, or a column of its Parquet files."""
+    """The ids of a store, which ``read`` returns for a range of rows, as an Arrow array."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, read: Callable[[int, int], Any]) -> None:
         """Take what the head says; raises KeyError, TypeError or ValueError if that is inconsistent."""
-        entry = store.body["ids"]
-        self._store = store
+        self._store, self.read = store, read
         self.n_objects: int = store.body["n_objects"]
         self.chunk_rows: int = store.body["chunk_rows"]
-        self.facts: IdFacts = IdFacts(
-            str(entry["name"]),
-            str(entry["type"]),
-            bool(entry["is_index"]),
-            str(entry["dtype"]),
-            check_int("n_bytes", entry["n_bytes"]),
-            str(entry["digest"]),
-        )
-        if self.facts.dtype not in (TEXT, *NUMBERS):
-            raise ValueError(f"ids of type {self.facts.dtype!r}")
+        self.facts: IdFacts = IdFacts(**store.body["ids"])
+        check_int("n_bytes", self.facts.n_bytes)
+        if self.facts.dtype not in (TEXT, *NUMBERS) or not isinstance(self.facts.name, str):
+            raise ValueError(f"ids {self.facts.name!r} of type {self.facts.dtype!r}")
 
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Any]:
         """Yield the ids chunk by chunk, regrouped."""
         chunks = (self.read(b.start, b.stop) for b in row_blocks(self.n_objects, self.chunk_rows))
         yield from regrouped(chunks, rows)
-
-    def read(self, start: int, stop: int) -> Any:
-        """Return the ids of a range of rows; raises CorruptStoreError if they are damaged."""
-        import pyarrow as pa
-
-        if self.facts.dtype != TEXT:
-            return pa.array(self._store.read("ids", start, stop))
-        if start == stop:
-            return pa.array([], pa.large_string())
-        ends = self._store.read("id_ends", max(start - 1, 0), stop)
-        if start == 0:
-            ends = np.concatenate([np.zeros(1, np.int64), ends])
-        with decoding(
-            lambda reason: self._store.broken("id_ends", start, stop, f"have damaged ids ({reason})")
-        ):
-            if ends[0] < 0 or ends[-1] > self.facts.n_bytes or (np.diff(ends) < 1).any():
-                raise ValueError("their ends do not ascend")
-            content = self._store.read("id_text", int(ends[0]), int(ends[-1]))
-            buffers = [pa.py_buffer(np.ascontiguousarray(ends - ends[0])), pa.py_buffer(content)]
-            found = pa.LargeStringArray.from_buffers(stop - start, *buffers)
-            found.validate(full=True)
-        return found
 
     def verify(self) -> None:
         """Read all ids and compare them with the head."""
@@ -402,7 +368,7 @@ class StoredIds(Ids):
         for block in self.blocks():
             digest.add(block)
         if digest.value != self.facts.digest:
-            raise corrupt(self._store.place, "has ids that differ from their digest", self._store.remedy)
+            raise self._store.broken("has ids that differ from their digest")
 
 
 class AppendedIds(Ids):
@@ -412,15 +378,11 @@ class AppendedIds(Ids):
         digest = Digest()
         self.n_objects: int = first.n_objects + second.n_objects
         self._both = (first, second)
-        for block in self._parts():
+        for block in self.blocks():
             digest.add(block)
         n_bytes = first.facts.n_bytes + second.facts.n_bytes
         self.facts: IdFacts = first.facts._replace(n_bytes=n_bytes, digest=digest.value)
 
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Any]:
         """Yield the first and then the second ones."""
-        yield from regrouped(self._parts(), rows)
-
-    def _parts(self) -> Iterator[Any]:
-        for ids in self._both:
-            yield from ids.blocks()
+        yield from regrouped(chain.from_iterable(ids.blocks() for ids in self._both), rows)

@@ -23,7 +23,6 @@ import pyarrow as pa
 import pytest
 import zarr
 from click.testing import CliRunner
-from obstore.exceptions import GenericError
 from pyarrow import csv, fs, parquet
 
 import bigcons
@@ -32,7 +31,7 @@ from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.disk import commit, locks
 from bigcons.disk.arrays import StoredArray
-from bigcons.disk.buckets import _complaint, bucket_place
+from bigcons.disk.buckets import bucket_place
 from bigcons.disk.locks import writer_lock
 from bigcons.disk.places import machine, place_of
 from bigcons.errors import (
@@ -235,7 +234,7 @@ def test_append__writes_only_what_is_new(url, monkeypatch):
     written = []
     with monkeypatch.context() as patch:
         write = StoredArray.write
-        patch.setattr(StoredArray, "write", lambda *how: (written.append(how[1]), write(*how)))
+        patch.setattr(StoredArray, "write", lambda *how: (written.append(how[1]), write(*how))[1])
         ensemble.append_objects(labels[:600])  # the server copies the full chunks
     assert written == [4096, 4608]
     assert before & set(keys_below(url)) == {"zarr.json"}
@@ -268,8 +267,10 @@ def test_open__takes_a_store_that_was_copied_to_a_disk(url, tmp_path):
 
 def test_sources__zarr_arrays_in_a_bucket(url, tmp_path):
     values = np.random.default_rng(0).integers(0, 5, (3000, 4))
-    array = zarr.create_array((place_of(url)).for_zarr(read_only=False), data=values, chunks=(700, 4))
-    assert array.shape == values.shape
+    zarr.create_array(tmp_path / "array", data=values, chunks=(700, 4))
+    for file in (tmp_path / "array").rglob("*"):
+        if file.is_file():
+            place_of(f"{url}/{file.relative_to(tmp_path / 'array')}").write(file.read_bytes())
     np.testing.assert_array_equal(open_features(url).read(100, 2000), values[100:2000])
     np.testing.assert_array_equal(import_labels(url, tmp_path / "e").read(0, 3000), values)
     missing = url.replace("some", "no")
@@ -876,15 +877,6 @@ def test_buckets__say_that_credentials_are_refused(url, planted, refusing, statu
             action(url)
         assert "network" not in str(caught.value)
     assert stored.n_objects == planted.n_objects
-
-
-@pytest.mark.parametrize(("url", "settings"), [("gs://bucket/e.zarr", "GOOGLE_"), ("s3://bucket/e", "AWS_")])
-def test_buckets__name_the_settings_of_their_service(url, settings):
-    texts = ("no route", "status code: 403 Forbidden")
-    complaints = [_complaint(bucket_place(url), GenericError(text)) for text in texts]
-    for complaint in complaints:
-        assert settings in complaint
-        assert all(other not in complaint for other in {"AWS_", "GOOGLE_"} - {settings})
 
 
 def test_workers__without_credentials_are_named(url, planted):

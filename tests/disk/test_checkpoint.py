@@ -88,7 +88,8 @@ def test_snapshots__are_replaced_atomically(tmp_path):
     snapshots.save({"a": ROWS}, {"passes": 1})
     snapshots.save({"b": ROWS + 1}, {"passes": 2, "gap": 0.5})
     assert snapshots.exists()
-    arrays, facts = Snapshots(tmp_path, {"k": 3, "path": tmp_path}).load()
+    kept = Snapshots(tmp_path, {"k": 3, "path": tmp_path}).load()
+    arrays, facts = kept.arrays, kept.facts
     assert facts == {"passes": 2, "gap": 0.5}
     assert list(arrays) == ["b"]
     np.testing.assert_array_equal(arrays["b"], ROWS + 1)
@@ -96,7 +97,7 @@ def test_snapshots__are_replaced_atomically(tmp_path):
     found = [(kept.is_last, kept.facts["passes"]) for kept in snapshots.kept()]
     assert found == [(True, 2), (False, 1)]
     snapshots.go_back()
-    assert snapshots.load()[1] == {"passes": 1}
+    assert snapshots.load().facts == {"passes": 1}
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -148,13 +149,4 @@ def test_snapshots__reject_another_solve_another_format_and_damage(tmp_path):
 
     rewrite(file, other_format)
     with pytest.raises(InvalidInputError, match=r"in format 2\d+ of another version .* reads format \d+"):
-        snapshots.load()
-
-
-def test_snapshots__unpack_no_bomb(tmp_path):
-    """Snapshots are not compressed, so memory is bounded by the size of the file."""
-    snapshots = Snapshots(tmp_path, {})
-    snapshots.save({"a": ROWS}, {})
-    rewrite(tmp_path / "snapshot.npz", lambda _: np.savez_compressed)
-    with pytest.raises(CorruptStoreError, match="is damaged"):
         snapshots.load()

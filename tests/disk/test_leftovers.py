@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from bigcons import Ensemble
-from bigcons.disk import commit, places
+from bigcons.disk import commit
 from bigcons.disk.commit import new_file
-from bigcons.disk.places import is_left, owner, partial_name, temporary_folder
+from bigcons.disk.places import is_left, partial_name, temporary_folder
 from tests.support.stores import names_in
 
 LABELS = np.arange(40).reshape(20, 2) % 3
@@ -22,6 +22,11 @@ def dead():
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     return child.pid
+
+
+def owner():
+    """Return the tag that the names of this process have."""
+    return partial_name("").removeprefix("..").removesuffix(".partial")
 
 
 def by(process, name):
@@ -98,10 +103,3 @@ def test_new_store__puts_back_a_store_that_a_killed_writer_moved_aside(tmp_path,
     np.testing.assert_array_equal(Ensemble.open(path).read(0, 20), LABELS)
     Ensemble.from_labels(LABELS[:5]).save(path, overwrite=True)
     assert names_in(tmp_path) == ["e.zarr"]
-
-
-def test_is_running__no_process_is_signaled(monkeypatch):
-    sent = []
-    monkeypatch.setattr(places.os, "kill", lambda *arguments: sent.append(arguments))
-    assert places.is_running(1)
-    assert sent == [(1, 0)]

@@ -79,7 +79,7 @@ def test_out__rejects_anything_but_a_path(door, value):
         ("s3:///path", "use s3://bucket/path"),
         ("s3://bucket/a/../b", "use the full path"),
         ("https://example.org/e.zarr", "not a supported URL"),
-        (Path("s3://bucket/e.zarr"), "lost a slash"),
+        (Path("s3://bucket/e.zarr"), "such as s3://bucket/path"),
     ],
 )
 def test_place_of__rejects_urls_that_name_no_place_in_a_bucket(wrong, message):

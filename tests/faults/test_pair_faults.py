@@ -7,9 +7,9 @@ import pytest
 
 from bigcons import PairTable
 from bigcons.disk import commit
+from bigcons.disk.arrays import ArrayAppender
 from bigcons.disk.places import place_of
 from bigcons.errors import BigconsError, CorruptStoreError, StoreNotFoundError
-from bigcons.store.pair_rows import ColumnWriter
 from tests.support.stores import change_head
 
 N_OBJECTS = 40
@@ -100,7 +100,7 @@ def test_save__failure_leaves_nothing_and_loses_nothing(store, monkeypatch):
     def fails(*_):
         raise RuntimeError("the power went")
 
-    monkeypatch.setattr(ColumnWriter, "close", fails)
+    monkeypatch.setattr(ArrayAppender, "close", fails)
     for path in (store, store.parent / "new.zarr"):
         with pytest.raises(RuntimeError):
             smaller.save(path, overwrite=True)

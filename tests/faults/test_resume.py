@@ -39,7 +39,6 @@ from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, can_resume
 from bigcons.store.consensus import fit_results
-from bigcons.store.opening import verify_store
 from tests.support.solves import SOLVES, bits, parameters, store_data
 
 PARAMETERS = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
@@ -195,12 +194,10 @@ def test_resume__a_damaged_block_is_noticed(stored: Path, tmp_path: Path) -> Non
     """Of the last two passes, from which a run could go on."""
     out = tmp_path / "consensus.zarr"
     stop_before(3, stored, out)
-    assert verify_store(out)["n_passes"] == 1
     for generation in (0, 1):
         spoil(tmp_path / f"consensus.zarr.partial/generation-{generation}/block-0")
-    for reading in (lambda: verify_store(out), lambda: PCC(**PARAMETERS).fit(stored, out=out)):
-        with pytest.raises(CorruptStoreError, match=r"block-0 is damaged, .* so that the 1 finish"):
-            reading()
+    with pytest.raises(CorruptStoreError, match=r"block-0 is damaged, .* so that the 1 finish"):
+        PCC(**PARAMETERS).fit(stored, out=out)
 
 
 @pytest.mark.parametrize("large", [np.inf, 1e38])

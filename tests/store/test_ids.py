@@ -184,7 +184,7 @@ def test_store__notices_damage_of_ids(stored, array):
     with pytest.raises(CorruptStoreError, match=r"(rows|id_text) 0 to"):
         again.verify()
     shutil.rmtree(Path(stored.path) / array)
-    with pytest.raises(CorruptStoreError, match="does not exist"):
+    with pytest.raises(CorruptStoreError, match="is missing"):
         _ = bc.Ensemble.open(stored.path).ids
 
 

@@ -33,7 +33,7 @@ from bigcons.errors import (
 from bigcons.generate import kmeans
 from bigcons.store import ensemble_store
 from bigcons.store.ensemble import import_labels
-from bigcons.store.ensemble_store import MOST_PARTITIONS
+from bigcons.store.parquet import MOST_PARTITIONS
 from tests.support.stores import names_in, of_rows, values_of
 from tests.support.strategies import label_columns
 
