@@ -1,9 +1,7 @@
-"""Zarr arrays: those of stores, as the head determines them, and those of others, checked before they are
-read.
+"""The Zarr arrays of stores, as the head determines them.
 
-Of the arrays of a store, nothing but chunks is read: their metadata follow from the head. A chunk is a file
-of its compressed values and their crc32c. Of others, only Zarr version 3 and a short list of codecs are
-accepted. What decompresses to more than a chunk is not decompressed.
+Nothing but chunks is read of them: their metadata follow from the head. A chunk is a file of its compressed
+values and their crc32c. What decompresses to more than a chunk is not decompressed.
 """
 
 from __future__ import annotations
@@ -12,19 +10,14 @@ import hashlib
 import json
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bigcons.disk.files import Place, corrupt, decoding, read_json
 from bigcons.disk.schema import Array
-from bigcons.errors import StoreNotFoundError, first_line
+from bigcons.errors import StoreNotFoundError
 
-if TYPE_CHECKING:
-    import zarr
-
-CODECS = ("bytes", "zstd", "crc32c", "blosc", "transpose", "sharding_indexed")
-"""The codecs an array may use; none of them executes code from the data."""
 MAX_CHUNK_BYTES = 1 << 31
 METADATA = "zarr.json"
 Written = dict[tuple[str, int], int]
@@ -206,40 +199,6 @@ def digest_text(total: int) -> str:
     return f"{total % 2**64:016x}"
 
 
-# Arrays of others
-
-
-def open_array(place: Place) -> zarr.Array[Any]:
-    """Open an array that was not written by bigcons, for reading.
-
-    Raises StoreNotFoundError, and CorruptStoreError for damaged metadata, codecs outside ``CODECS``, more
-    than one compressor, and chunks above 2 GiB.
-    """
-    import zarr
-
-    from bigcons.disk.chunks import CheckedStore
-
-    codecs = _codec_names(read_metadata(place).get("codecs", []))
-    compressors = [name for name in codecs if name in ("zstd", "blosc")]
-    if not set(codecs) <= set(CODECS) or len(compressors) > 1:
-        raise corrupt(
-            place, f"uses codecs that are not supported ({', '.join(codecs)})", "rewrite it with zstd."
-        )
-    try:
-        array = zarr.open_array(store=place.for_zarr(), mode="r", zarr_format=3)
-    except Exception as error:  # damaged metadata surfaces as an error of almost any type
-        raise corrupt(place, f"is damaged ({first_line(error)})") from None
-    chunk_bytes = int(np.prod(array.chunks, dtype=object)) * array.dtype.itemsize
-    if chunk_bytes > MAX_CHUNK_BYTES or 0 in array.chunks:
-        what = f"has chunks of {array.chunks}, of no size or above 2 GiB"
-        raise corrupt(place, what, "use others, or restore it from a copy.")
-    if array.dtype.hasobject:
-        raise corrupt(place, "holds objects, not numbers", "rewrite it as numbers.")
-    compressor = "" if "sharding_indexed" in codecs else "".join(compressors)
-    most = chunk_bytes + 4 if compressor else MAX_CHUNK_BYTES
-    return zarr.open_array(store=CheckedStore(place, most, compressor), mode="r", zarr_format=3)
-
-
 def read_metadata(place: Place) -> dict[str, Any]:
     """Return the metadata of the array or group at ``place``; only its format is checked."""
     try:
@@ -251,15 +210,3 @@ def read_metadata(place: Place) -> dict[str, Any]:
     if not isinstance(metadata, dict) or metadata.get("zarr_format") != 3:
         raise corrupt(place, "is not Zarr version 3", "rewrite it with zarr_format=3.")
     return metadata
-
-
-def _codec_names(codecs: Any) -> list[str]:
-    """Return the names of all codecs, including those inside shards."""
-    names: list[str] = []
-    for codec in codecs if isinstance(codecs, list) else [codecs]:
-        names.append(str(codec.get("name") if isinstance(codec, dict) else codec))
-        inner = codec.get("configuration") if isinstance(codec, dict) else None
-        for key in ("codecs", "index_codecs"):
-            if isinstance(inner, dict) and key in inner:
-                names += _codec_names(inner[key])
-    return names

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from bigcons import Consensus, Ensemble, PairTable
 from bigcons.disk import schema
-from bigcons.disk.arrays import CODECS
+from bigcons.disk.chunks import CODECS
 from bigcons.metrics import trust
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
