@@ -1,6 +1,7 @@
 """Zarr arrays of others, checked before they are read: only version 3 and a short list of codecs.
 
-What decompresses to more than a chunk is not decompressed. Importing Zarr takes a fifth of a second, so that only what opens such an array does.
+What decompresses to more than a chunk is not decompressed. Importing
+Zarr takes a fifth of a second, so that only what opens such an array does.
 """
 
 from __future__ import annotations
