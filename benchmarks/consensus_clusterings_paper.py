@@ -28,9 +28,7 @@ from real_data import Named, available, counted, fitted, load, run_parts, winner
 from bigcons import Ensemble
 from bigcons.errors import ConvergenceWarning
 from bigcons.generate import kmeans, weighted_kmeans
-from bigcons.metrics import compactness, purity
-from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
-from bigcons.metrics.ensemble import average_of_tables, partition_tables
+from bigcons.metrics import average_criterion, compactness, purity
 from bigcons.seeding import generator
 
 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -85,8 +83,7 @@ one with the best objective."""
 
 def judge(ensemble: Ensemble, labels: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the values of the criteria (6,)."""
-    tables, _ = partition_tables(ensemble, labels)
-    consensus = [average_of_tables(OF_TWO_CLUSTERINGS[c], tables, weighted=False) for c in list(CRITERIA)[:4]]
+    consensus = [average_criterion(name, ensemble, labels) for name in list(CRITERIA)[:4]]
     return np.array([*consensus, purity(y, labels), compactness(X, labels)])
 
 

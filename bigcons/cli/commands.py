@@ -246,7 +246,7 @@ def run(
     from bigcons.generate.kmeans import drawn_clusters
     from bigcons.memory import PROCESS_BYTES, parse_size
     from bigcons.methods import METHODS
-    from bigcons.metrics.description import cluster_profiles
+    from bigcons.metrics.profiles import cluster_profiles
     from bigcons.run.memory_plan import PlannedEnsemble
     from bigcons.store.consensus import Consensus
 

@@ -10,7 +10,7 @@ from bigcons.errors import nearest
 from bigcons.io.columns import Selection
 from bigcons.methods import METHODS
 from bigcons.methods.base import ConsensusClusterer
-from bigcons.metrics.clusterings import micro_precision
+from bigcons.metrics import micro_precision
 from bigcons.validation import check_choice
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 
+from bigcons.contingency import SYMMETRIC, mean_over_partitions
 from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning, warn_user
 from bigcons.kernels.greedy import sweep, weighted_nmi
 from bigcons.memory import Block
@@ -26,8 +27,7 @@ from bigcons.methods.incidence import (
     votes_of,
 )
 from bigcons.methods.pass_clusterer import given_clusters
-from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
-from bigcons.metrics.ensemble import anmi, average_of_tables
+from bigcons.metrics.ensemble import anmi
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
 from bigcons.run.passes import as_history, best_start, timed
@@ -281,7 +281,7 @@ def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[
     labels: "nmi" makes the average the ANMI (Strehl and Ghosh 2002). Of ties the first is returned,
     with clusters numbered in order of appearance.
     """
-    check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))
+    check_choice("criterion", criterion, tuple(SYMMETRIC))
     ensemble = as_ensemble(x)
     n = ensemble.n_objects
     check_int("n_clusters", n_clusters, at_most=n)
@@ -294,9 +294,8 @@ def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[
     labels, offsets = ensemble.read(0, n), ensemble.offsets
     best, best_score = np.zeros(n, np.int32), -np.inf
     for codes in clusterings(n, n_clusters):
-        table = counts_of(labels, offsets, codes, n_clusters)[0].T
-        tables = np.split(table.astype(np.int64, order="C"), offsets[1:-1], axis=1)
-        score = average_of_tables(OF_TWO_CLUSTERINGS[criterion], tables, weighted=True)
+        table = counts_of(labels, offsets, codes, n_clusters)[0].T.astype(np.int64)
+        score = mean_over_partitions(SYMMETRIC[criterion], table, offsets, weighted=True)
         if score > best_score + 1e-12:
             best, best_score = codes.copy(), score
     return best, best_score
@@ -402,7 +401,7 @@ class BEST(ConsensusClusterer):
     unlabeled: str = "nearest"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        check_choice("criterion", self.criterion, tuple(OF_TWO_CLUSTERINGS))
+        check_choice("criterion", self.criterion, tuple(SYMMETRIC))
         self._is_limit = True
         check_flag("weighted", self.weighted)
         check_choice("unlabeled", self.unlabeled, ("nearest", "missing"))
@@ -456,7 +455,7 @@ def average_criteria(
     """
     scores = np.full(len(offsets) - 1, np.nan)
     n_labels = float(np.trace(overlaps)) if weighted and criterion == "nmi" else None
-    n_clusters, of_tables = np.diff(offsets), OF_TWO_CLUSTERINGS[criterion]
+    n_clusters, of_tables = np.diff(offsets), SYMMETRIC[criterion]
     for k in np.unique(n_clusters[candidates]):
         alike = candidates[n_clusters[candidates] == k]
         # no batch of one: numpy would sum in another order, and equal partitions must score the same

@@ -2,34 +2,30 @@
 
 Labels are whole numbers or text; negative numbers, None and NaN are missing. The objects labeled in both
 clusterings are compared. Labels are read block by block, so they may be memory-mapped or in Zarr. In place of
-labels stands a fitted clusterer or a `Consensus`.
-
-Every criterion has two functions: one of two clusterings, and one (``..._of_table``) of their contingency
-table ``(n_classes, n_clusters)``, which may have empty rows and columns. For symmetric criteria, the latter
-also takes a stack of tables ``(..., n_classes, n_clusters)`` and returns as many values. `OF_TWO_CLUSTERINGS`
-and `OF_TRUTH` list them by name.
+labels stands a fitted clusterer or a `Consensus`. Each is a criterion of `bigcons.contingency`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.io.labels import LabelColumn as LabelColumn
-from bigcons.io.labels import refuse_other_rows
-from bigcons.memory import BLOCK_ROWS, format_size, row_blocks
-from bigcons.validation import check_choice
+from bigcons import contingency as tables
+from bigcons.errors import InvalidInputError
+from bigcons.io.labels import LabelColumn, names_of_rows, refuse_other_rows
+from bigcons.validation import check_choice, check_int
 
-MAX_TABLE_BYTES = 1 << 30
+__all__ = [
+    "adjusted_rand", "consistency_index", "contingency", "matching_accuracy", "micro_precision", "nmi",
+    "purity", "rand_index", "relative_nmi", "reliability", "van_dongen", "variation_of_information",
+]  # fmt: skip
 
-Criterion = Callable[[np.ndarray], Any]
-"""A number for one table ``(ka, kb)``."""
-
-
-# Contingency
+_MODES = {
+    "greedy": tables.greedy_accuracy,
+    "majority": tables.purity,
+    "hungarian": tables.matching_accuracy,
+}
 
 
 def contingency(a: Any, b: Any) -> np.ndarray:
@@ -50,50 +46,12 @@ def contingency(a: Any, b: Any) -> np.ndarray:
     array([[2, 1],
            [0, 3]])
     """
-    return compared_table(LabelColumn("a", a), LabelColumn("b", b))
+    return tables.table_of(LabelColumn("a", a), LabelColumn("b", b))
 
 
-def truth_table(truth: Any, labels: Any) -> np.ndarray:
+def _of_truth(truth: Any, labels: Any) -> np.ndarray:
     """Return the contingency of ``truth`` (rows) with ``labels`` (columns)."""
-    return compared_table(LabelColumn("truth", truth), LabelColumn("labels", labels))
-
-
-def compared_table(a: LabelColumn, b: LabelColumn) -> np.ndarray:
-    """Return the contingency of two columns over the objects labeled in both."""
-    if a.n_objects != b.n_objects:
-        raise InvalidInputError(
-            f"{a.name} has {a.n_objects:,} objects but {b.name} has {b.n_objects:,}; "
-            "pass one label per object in each."
-        )
-    refuse_other_rows(a.name, a.row_names, b.name, b.row_names)
-    shape = (a.n_clusters, b.n_clusters)
-    check_size(shape)
-    table = np.zeros(shape, dtype=np.int64)
-    for block in row_blocks(a.n_objects, BLOCK_ROWS):
-        rows, columns = (labels.codes(block.start, block.stop) for labels in (a, b))
-        both = (rows >= 0) & (columns >= 0)
-        cells = rows[both] * shape[1] + columns[both]
-        table += np.bincount(cells, minlength=table.size).reshape(shape)
-    if not table.any():
-        raise InvalidInputError(
-            f"no object has a label in both {a.name} and {b.name}; pass clusterings of the same objects."
-        )
-    return table[table.any(axis=1)][:, table.any(axis=0)]
-
-
-def check_size(shape: tuple[int, int]) -> None:
-    """Raise MemoryBudgetError for a table that would take more than MAX_TABLE_BYTES."""
-    needed = 8 * shape[0] * shape[1]
-    if needed > MAX_TABLE_BYTES:
-        raise MemoryBudgetError(
-            f"the contingency table of {shape[0]:,} by {shape[1]:,} clusters needs {format_size(needed)}, "
-            f"more than {format_size(MAX_TABLE_BYTES)}; compare clusterings with fewer clusters.",
-            needed=needed,
-            budget=MAX_TABLE_BYTES,
-        )
-
-
-# Objects and pairs of objects on which clusterings agree
+    return tables.table_of(LabelColumn("truth", truth), LabelColumn("labels", labels))
 
 
 def matching_accuracy(truth: Any, labels: Any) -> float:
@@ -109,7 +67,7 @@ def matching_accuracy(truth: Any, labels: Any) -> float:
     >>> round(bc.metrics.matching_accuracy([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.833
     """
-    return float(matching_accuracy_of_table(truth_table(truth, labels)))
+    return micro_precision(truth, labels, mode="hungarian")
 
 
 def consistency_index(truth: Any, labels: Any, *, matching: str = "hungarian") -> float:
@@ -146,7 +104,7 @@ def micro_precision(truth: Any, labels: Any, *, mode: str = "greedy") -> float:
     0.833
     """
     check_choice("mode", mode, tuple(_MODES))
-    return float(_MODES[mode](truth_table(truth, labels)))
+    return float(_MODES[mode](_of_truth(truth, labels)))
 
 
 def purity(truth: Any, labels: Any) -> float:
@@ -161,7 +119,7 @@ def purity(truth: Any, labels: Any) -> float:
     >>> round(bc.metrics.purity([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.833
     """
-    return purity_of_table(truth_table(truth, labels))
+    return micro_precision(truth, labels, mode="majority")
 
 
 def rand_index(a: Any, b: Any) -> float:
@@ -177,7 +135,7 @@ def rand_index(a: Any, b: Any) -> float:
     >>> round(bc.metrics.rand_index([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.667
     """
-    return float(rand_index_of_table(contingency(a, b)))
+    return float(tables.rand_index(contingency(a, b)))
 
 
 def adjusted_rand(truth: Any, labels: Any) -> float:
@@ -193,7 +151,7 @@ def adjusted_rand(truth: Any, labels: Any) -> float:
     >>> round(bc.metrics.adjusted_rand([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.324
     """
-    return float(adjusted_rand_of_table(truth_table(truth, labels)))
+    return float(tables.adjusted_rand(_of_truth(truth, labels)))
 
 
 def van_dongen(a: Any, b: Any) -> float:
@@ -208,10 +166,7 @@ def van_dongen(a: Any, b: Any) -> float:
     >>> round(bc.metrics.van_dongen([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.167
     """
-    return float(van_dongen_of_table(contingency(a, b)))
-
-
-# Information
+    return float(tables.van_dongen(contingency(a, b)))
 
 
 def nmi(a: Any, b: Any) -> float:
@@ -226,7 +181,7 @@ def nmi(a: Any, b: Any) -> float:
     >>> round(bc.metrics.nmi([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.479
     """
-    return float(nmi_of_table(contingency(a, b)))
+    return float(tables.nmi(contingency(a, b)))
 
 
 def relative_nmi(truth: Any, labels: Any, reference: Any) -> float:
@@ -263,165 +218,64 @@ def variation_of_information(a: Any, b: Any) -> float:
     >>> round(bc.metrics.variation_of_information([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.693
     """
-    return float(variation_of_information_of_table(contingency(a, b)))
+    return float(tables.variation_of_information(contingency(a, b)))
 
 
-# Of contingency tables
+class Reliability(NamedTuple):
+    """How often labels of a stated confidence are right; see `reliability`."""
+
+    n_objects: np.ndarray
+    """(n_bins,) int64"""
+    confidence: np.ndarray
+    """(n_bins,): the mean confidence of the objects of each bin, NaN if it has none."""
+    accuracy: np.ndarray
+    """(n_bins,): the share of them whose label is right."""
+    error: float
+    """The expected calibration error: the mean of ``|accuracy - confidence|``, bins by their objects."""
 
 
-def matching_accuracy_of_table(tables: np.ndarray) -> Any:
-    """Return `matching_accuracy` from contingency tables."""
+def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -> Reliability:
+    """Return how often labels of a stated confidence are right, in bins of equal width from 0 to 1.
+
+    A label is right if its cluster is matched with the object's class, in the best one-to-one matching, as in
+    `matching_accuracy`. ``confidence`` (n_objects,), from 0 to 1, is that of `trust`, or the largest
+    membership of each object. Labels as in `contingency`; objects without a class or a label are left out.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> found = bc.metrics.reliability([0, 0, 1, 1], [0, 0, 1, 0], [0.9, 0.9, 0.8, 0.4], n_bins=2)
+    >>> found.accuracy
+    array([0., 1.])
+    >>> round(found.error, 3)
+    0.2
+    """
     from scipy.optimize import linear_sum_assignment
 
-    each = tables.reshape(-1, *tables.shape[-2:])
-    matched = [table[linear_sum_assignment(table, maximize=True)].sum() for table in each]
-    return np.reshape(matched, tables.shape[:-2])[()] / tables.sum(axis=(-2, -1))
-
-
-def greedy_accuracy_of_table(table: np.ndarray) -> float:
-    """Return greedy `micro_precision` from a contingency table of classes (rows) and clusters."""
-    row_is_free, column_is_free = (np.ones(size, bool) for size in table.shape)
-    matched = 0
-    for cell in np.argsort(-table, axis=None, kind="stable"):
-        row, column = divmod(int(cell), table.shape[1])
-        if row_is_free[row] and column_is_free[column]:
-            row_is_free[row] = column_is_free[column] = False
-            matched += int(table[row, column])
-    return float(matched / table.sum())
-
-
-def purity_of_table(table: np.ndarray) -> float:
-    """Return `purity` from a contingency table of classes (rows) and clusters."""
-    return float(np.max(table, axis=0).sum() / np.float64(table.sum()))
-
-
-def rand_index_of_table(tables: np.ndarray) -> Any:
-    """Return `rand_index` from contingency tables."""
-    together, in_rows, in_columns, all_pairs = joined_pairs(tables)
-    no_pair = all_pairs == 0
-    return (all_pairs - in_rows - in_columns + 2 * together + no_pair) / (all_pairs + no_pair)
-
-
-def adjusted_rand_of_table(tables: np.ndarray) -> Any:
-    """Return `adjusted_rand` from contingency tables."""
-    return adjusted_rand_of_pairs(*joined_pairs(tables))
-
-
-def adjusted_rand_of_pairs(together: Any, in_rows: Any, in_columns: Any, all_pairs: Any) -> Any:
-    """Return `adjusted_rand` from how many pairs both clusterings join, either joins, and there are."""
-    is_trivial = (in_rows == in_columns) & ((in_rows == 0) | (in_rows == all_pairs))
-    by_chance = in_rows * in_columns / np.maximum(all_pairs, 1.0)
-    at_most = np.where(is_trivial, 1.0, (in_rows + in_columns) / 2 - by_chance)
-    return np.where(is_trivial, 1.0, (together - by_chance) / at_most)[()]
-
-
-def van_dongen_of_table(tables: np.ndarray) -> Any:
-    """Return `van_dongen` from contingency tables."""
-    n = tables.sum(axis=(-2, -1))
-    kept = tables.max(axis=-1).sum(axis=-1) + tables.max(axis=-2).sum(axis=-1)
-    return (2 * n - kept) / (2 * n)
-
-
-def joined_pairs(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return how many pairs both clusterings join, the rows join, the columns join, and there are."""
-    return (
-        pairs_of(tables).sum(axis=(-2, -1)),
-        pairs_of(tables.sum(axis=-1)).sum(axis=-1),
-        pairs_of(tables.sum(axis=-2)).sum(axis=-1),
-        pairs_of(tables.sum(axis=(-2, -1))),
+    check_int("n_bins", n_bins)
+    columns = LabelColumn("truth", truth), LabelColumn("labels", labels)
+    n = columns[0].n_objects
+    if columns[1].n_objects != n or np.shape(confidence) != (n,):
+        raise InvalidInputError(
+            f"truth has {n} objects, labels {columns[1].n_objects} and confidence shape "
+            f"{np.shape(confidence)}; pass one of each per object."
+        )
+    refuse_other_rows("truth", columns[0].row_names, "labels", columns[1].row_names)
+    refuse_other_rows("confidence", names_of_rows(confidence), "labels", columns[1].row_names)
+    classes, clusters = (column.codes(0, n) for column in columns)
+    judged = (classes >= 0) & (clusters >= 0)
+    classes, clusters, stated = classes[judged], clusters[judged], np.asarray(confidence, np.float64)[judged]
+    if not ((stated >= 0) & (stated <= 1)).all():
+        raise InvalidInputError("confidence leaves 0 to 1; pass probabilities.")
+    table = np.zeros([column.n_clusters for column in columns], np.int64)
+    np.add.at(table, (classes, clusters), 1)
+    class_of = np.full(table.shape[1], -1)
+    rows, matched = linear_sum_assignment(table, maximize=True)
+    class_of[matched] = rows
+    bins = np.minimum((stated * n_bins).astype(np.int64), n_bins - 1)
+    is_right = class_of[clusters] == classes
+    sizes, summed, right = (np.bincount(bins, weights, n_bins) for weights in (None, stated, is_right))
+    error = np.abs(right - summed).sum() / np.float64(sizes.sum())
+    return Reliability(
+        sizes.astype(np.int64), tables.ratio(summed, sizes), tables.ratio(right, sizes), float(error)
     )
-
-
-def pairs_of(n_objects: Any) -> np.ndarray:
-    """Return ``n (n - 1) / 2``, the number of pairs of n objects, as floats: it may not fit an integer."""
-    n = np.asarray(n_objects, dtype=np.float64)
-    return np.asarray(n * (n - 1) / 2)
-
-
-def nmi_of_table(tables: np.ndarray) -> Any:
-    """Return `nmi` from contingency tables; 0 for one without objects."""
-    of_rows, of_columns, joint = entropies_of_table(tables)
-    both = of_rows * of_columns
-    is_single = both == 0  # the entropy of a single cluster is 0 exactly, that of more is not
-    information = (of_rows + of_columns - joint) / np.sqrt(both + is_single)
-    return np.clip(information, 0.0, 1.0) * ~is_single  # rounding may exceed either end
-
-
-def variation_of_information_of_table(tables: np.ndarray) -> Any:
-    """Return `variation_of_information` from contingency tables.
-
-    The sum of the entropies of each clustering given the other, whose terms are never negative, so that it is
-    exactly 0 for equal clusterings.
-    """
-    of_rows, of_columns = lost_information(tables)
-    return of_rows + of_columns
-
-
-def lost_information(tables: np.ndarray) -> tuple[Any, Any]:
-    """Return the entropies in nats of the columns given the rows, and of the rows given the columns."""
-    from scipy.special import xlogy
-
-    n, cells = tables.sum(axis=(-2, -1)), np.where(tables > 0, tables, 1)
-    rows, columns = tables.sum(axis=-1, keepdims=True), tables.sum(axis=-2, keepdims=True)
-    return tuple(xlogy(tables, sizes / cells).sum(axis=(-2, -1)) / n for sizes in (rows, columns))
-
-
-def entropies_of_table(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the entropies in nats of the rows, of the columns and of the cells of each table.
-
-    Counts may be fractional. The mutual information is the first two less the third.
-    """
-    from scipy.special import entr
-
-    total = np.asarray(tables.sum(axis=(-2, -1)))
-    n = np.where(total > 0, total, 1)
-    in_rows, in_columns = tables.sum(axis=-1), tables.sum(axis=-2)
-    return (
-        entr(in_rows / n[..., None]).sum(axis=-1),
-        entr(in_columns / n[..., None]).sum(axis=-1),
-        entr(tables / n[..., None, None]).sum(axis=(-2, -1)),
-    )
-
-
-_MODES = {
-    "greedy": greedy_accuracy_of_table,
-    "majority": purity_of_table,
-    "hungarian": matching_accuracy_of_table,
-}
-
-OF_TWO_CLUSTERINGS: dict[str, Criterion] = {
-    "adjusted_rand": adjusted_rand_of_table,
-    "matching_accuracy": matching_accuracy_of_table,
-    "nmi": nmi_of_table,
-    "rand_index": rand_index_of_table,
-    "van_dongen": van_dongen_of_table,
-    "variation_of_information": variation_of_information_of_table,
-}
-"""Symmetric criteria; they also take stacks of tables ``(..., ka, kb)``."""
-
-OF_TRUTH: dict[str, Criterion] = {
-    **OF_TWO_CLUSTERINGS,
-    "micro_precision": greedy_accuracy_of_table,
-    "purity": purity_of_table,
-}
-"""Criteria of a table whose rows are the true classes."""
-
-
-def of_each(criterion: Criterion, table: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return a criterion, or several, (..., M) of the table (K, width) of each partition.
-
-    Those of one width are taken together.
-    """
-    widths = np.diff(offsets)
-    found = []
-    for width in np.unique(widths):
-        starts = offsets[:-1][widths == width]
-        found.append(criterion(table[:, starts[:, None] + np.arange(width)].transpose(1, 0, 2)))
-    order = np.argsort(np.argsort(widths, kind="stable"), kind="stable")
-    return np.concatenate(found, axis=-1)[..., order]
-
-
-def ratio(a: Any, b: Any, otherwise: float = np.nan) -> Any:
-    """Return ``a / b``, or ``otherwise`` where b is 0."""
-    a, b = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(b, np.float64))
-    return np.divide(a, b, out=np.full(a.shape, otherwise), where=b != 0)[()]

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from bigcons import contingency as tables
 from bigcons.coassociation.counts import dense
 from bigcons.errors import InvalidInputError
-from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS, Criterion, joined_pairs, lost_information
-from bigcons.metrics.partitions import codes_for, count_with_partitions
 from bigcons.run.engine import open_engine
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
-from bigcons.store.ensemble import as_ensemble
+from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_choice, check_int, check_number, check_partition_weights
 
-NONE_COMPARED = (
-    "no object is labeled both in labels and in a partition; pass labels of the ensemble's objects."
-)
+__all__ = ["anmi", "average_criterion", "expected_loss", "pac", "partition_agreement"]
+
+LOSSES = {"vi": tables.variation_of_information, "binder": tables.binder_loss}
 
 
 def anmi(x: Any, labels: Any, *, weights: Any = None, client: object = None) -> float:
@@ -37,16 +36,12 @@ def anmi(x: Any, labels: Any, *, weights: Any = None, client: object = None) -> 
     >>> round(bc.metrics.anmi(partitions, [0, 0, 1, 1]), 3)
     0.908
     """
-    return anmi_of_tables(*partition_tables(x, labels, weights=weights, client=client), weights)
-
-
-def anmi_of_tables(tables: Sequence[np.ndarray], covered: float, weights: Any = None) -> float:
-    """Return `anmi` from what `partition_tables` returns."""
-    return covered * average_of_tables(OF_TWO_CLUSTERINGS["nmi"], tables, weighted=True, weights=weights)
+    mean, covered = _mean_and_coverage(tables.nmi, x, labels, weights, client)
+    return covered * mean
 
 
 def average_criterion(
-    criterion: str | Criterion,
+    criterion: str,
     x: Any,
     labels: Any,
     *,
@@ -64,8 +59,7 @@ def average_criterion(
     ----------
     criterion
         "adjusted_rand", "matching_accuracy", "nmi", "rand_index", "van_dongen" or
-        "variation_of_information"; or a function of a contingency table whose rows are the clusters of
-        ``labels``, without empty rows or columns.
+        "variation_of_information".
     x
         An ensemble, or anything `Ensemble.from_labels` takes.
     labels
@@ -90,18 +84,8 @@ def average_criterion(
     >>> round(bc.metrics.average_criterion("rand_index", partitions, [0, 0, 1, 1]), 3)
     0.917
     """
-    if isinstance(criterion, str):
-        check_choice("criterion", criterion, tuple(OF_TWO_CLUSTERINGS))
-        of_table: Criterion = OF_TWO_CLUSTERINGS[criterion]
-    elif callable(criterion):
-        of_table = _one_by_one(criterion)
-    else:
-        raise InvalidInputError(
-            f"criterion has type {type(criterion).__name__}; pass a name such as 'nmi' or a function of a "
-            "contingency table."
-        )
-    tables, _ = partition_tables(x, labels, weights=weights, client=client)
-    return average_of_tables(of_table, tables, weighted=weighted, weights=weights)
+    of_tables = tables.SYMMETRIC[check_choice("criterion", criterion, tuple(tables.SYMMETRIC))]
+    return _mean_and_coverage(of_tables, x, labels, weights, client, weighted=weighted)[0]
 
 
 def expected_loss(
@@ -109,7 +93,6 @@ def expected_loss(
     labels: Any,
     *,
     loss: str = "vi",
-    split_cost: float = 1.0,
     weights: Any = None,
     client: object = None,
 ) -> float:
@@ -127,11 +110,6 @@ def expected_loss(
     loss
         "vi", the `variation_of_information` in nats, or "binder", the share of pairs of objects that one of
         both clusterings joins and the other separates: one minus `rand_index`.
-    split_cost
-        What it costs to separate what belongs together, from 0 to 2, if to join what belongs apart costs 2
-        minus that: 1 gives the usual losses, more gives fewer and larger clusters (Dahl, Johnson and Müller
-        2022). Of "vi" the two costs are of the entropy of ``labels`` given the partition and of the partition
-        given ``labels``.
     weights
         ``(n_partitions,)`` numbers >= 0 by which each partition counts, as if it occurred that many times;
         None: all count the same.
@@ -150,30 +128,26 @@ def expected_loss(
     >>> round(bc.metrics.expected_loss(partitions, [0, 0, 1, 1], loss="binder"), 3)
     0.083
     """
-    of_table = loss_of_table(loss, split_cost)
-    tables, _ = partition_tables(x, labels, weights=weights, client=client)
-    return average_of_tables(of_table, tables, weighted=True, weights=weights)
+    of_tables = LOSSES[check_choice("loss", loss, tuple(LOSSES))]
+    return _mean_and_coverage(of_tables, x, labels, weights, client)[0]
 
 
-def check_loss(loss: object, split_cost: object) -> tuple[str, float]:
-    """Return the name of a loss and the cost of splitting, checked."""
-    chosen = check_choice("loss", loss, ("vi", "binder"))
-    return chosen, check_number("split_cost", split_cost, at_least=0.0, at_most=2.0)
-
-
-def loss_of_table(loss: str, split_cost: float) -> Criterion:
-    """Return the loss of stacks of tables ``(..., n_clusters, k)`` of labels (rows) and a partition."""
-    loss, split_cost = check_loss(loss, split_cost)
-
-    def of_table(tables: np.ndarray) -> Any:
-        if loss == "vi":
-            of_rows, of_columns = lost_information(tables)
-            return (2.0 - split_cost) * of_rows + split_cost * of_columns
-        together, in_rows, in_columns, all_pairs = joined_pairs(tables)
-        wrong = (2.0 - split_cost) * (in_rows - together) + split_cost * (in_columns - together)
-        return wrong / np.maximum(all_pairs, 1.0)
-
-    return of_table
+def _mean_and_coverage(
+    criterion: tables.Criterion, x: Any, labels: Any, weights: Any, client: object, *, weighted: bool = True
+) -> tuple[float, float]:
+    """Return the mean of a criterion, and the share of all labels that is of objects with a label here."""
+    ensemble = as_ensemble(x)
+    codes, values = tables.codes_for(ensemble, labels)
+    of_columns: Any = 1
+    if weights is not None:
+        weights = check_partition_weights(weights, ensemble.n_partitions)
+        of_columns = np.repeat(weights, ensemble.n_clusters)
+    with open_engine(client) as engine:
+        table = tables.count_with_partitions(ensemble, codes, len(values), engine)[0]
+    mean = tables.mean_over_partitions(
+        criterion, table[1:], ensemble.offsets, weighted=weighted, weights=weights
+    )
+    return mean, float(1.0 - (of_columns * table[0]).sum() / (of_columns * table).sum())
 
 
 def pac(
@@ -225,62 +199,43 @@ def pair_shares(x: Any, n_objects: int, random_state: SeedLike) -> np.ndarray:
     return np.sort(agree[known] / seen[known])
 
 
-# Sums over partitions
+def partition_agreement(x: Any) -> pa.Table:
+    """Return the partitions of an ensemble and how well they agree with each other.
 
+    The table has the columns ``partition``, its name; ``n_clusters``; ``n_labeled``, its objects with a
+    label; ``coverage``, their share; ``agreement``, its mean adjusted Rand index with the other partitions,
+    near 0 if it is random; ``redundancy``, its largest; and ``most_alike``, the partition that has it.
+    Agreement is of at most 2,048 sampled objects and, of more than a thousand partitions, with some of the
+    others; null where no two partitions label the same.
 
-def average_of_tables(
-    criterion: Criterion, tables: Sequence[np.ndarray], *, weighted: bool, weights: Any = None
-) -> float:
-    """Return `average_criterion` from the contingency tables of labels with every partition.
+    ``x`` is an ensemble of labels, or anything `Ensemble.from_labels` takes; `Ensemble.select` chooses
+    among its partitions.
 
-    ``criterion`` takes stacks of tables, as those of `OF_TWO_CLUSTERINGS` do.
-    """
-    values, sizes = values_of_tables(criterion, tables)
-    given = np.ones(len(tables)) if weights is None else np.asarray(weights, np.float64)
-    counted = (given > 0) & (sizes > 0)
-    if not counted.any():
-        raise InvalidInputError(NONE_COMPARED)
-    counts = given * sizes if weighted else given
-    return float(np.average(values[counted], weights=counts[counted]))
-
-
-def values_of_tables(criterion: Criterion, tables: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return a criterion of each table, as `average_of_tables` takes it, and the number of objects in it.
-
-    (n_partitions,) float64 each; the criterion is 0 of a table without objects.
-    """
-    widths = np.array([table.shape[1] for table in tables])
-    values, sizes = np.zeros(len(tables)), np.array([float(table.sum()) for table in tables])
-    for width in np.unique(widths):
-        if (alike := np.flatnonzero((widths == width) & (sizes > 0))).size:
-            values[alike] = criterion(np.stack([tables[u] for u in alike.tolist()]))
-    return values, sizes
-
-
-def _one_by_one(criterion: Criterion) -> Criterion:
-    """Return a criterion of stacks from one of single tables without empty rows or columns."""
-
-    def of_stack(tables: np.ndarray) -> np.ndarray:
-        return np.array([criterion(table[table.any(axis=1)][:, table.any(axis=0)]) for table in tables])
-
-    return of_stack
-
-
-def partition_tables(
-    x: Any, labels: Any, *, weights: Any = None, client: object = None
-) -> tuple[list[np.ndarray], float]:
-    """Return the contingency of ``labels`` with every partition, ``(n_clusters, k)`` int64 each, and the
-    share of all labels of the partitions that is in them: those of objects that ``labels`` labels.
-
-    The share counts partitions by their ``weights``, which are checked.
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> found = bc.metrics.partition_agreement([[0, 0, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1]])
+    >>> found.select(["partition", "agreement", "most_alike"]).to_pylist()[0]
+    {'partition': 'p0', 'agreement': 0.25, 'most_alike': 'p1'}
     """
     ensemble = as_ensemble(x)
-    codes, values = codes_for(ensemble, labels)
-    times: Any = 1
-    if weights is not None:
-        times = np.repeat(check_partition_weights(weights, ensemble.n_partitions), ensemble.n_clusters)
-    with open_engine(client) as engine:
-        table = count_with_partitions(ensemble, codes, len(values), engine)[0]
-    left_out, of_clusters = table[0], table[1:]
-    covered = 1.0 - (times * left_out).sum() / (times * table).sum()
-    return np.split(of_clusters, ensemble.offsets[1:-1], axis=1), float(covered)
+    index, others = partition_similarity(ensemble)
+    is_known, names = ~np.isnan(index), np.array([*ensemble.names, None], object)
+    has_other, filled = is_known.any(axis=1), np.where(is_known, index, -np.inf)
+    columns = {
+        "partition": names[:-1],
+        "n_clusters": ensemble.n_clusters,
+        "n_labeled": ensemble.n_labeled,
+        "coverage": ensemble.n_labeled / ensemble.n_objects,
+        "agreement": tables.ratio(np.where(is_known, index, 0.0).sum(axis=1), is_known.sum(axis=1)),
+        "redundancy": np.where(has_other, filled.max(axis=1), np.nan),
+        "most_alike": names[np.where(has_other, others[filled.argmax(axis=1)], -1)],
+    }
+    return pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()})
+
+
+def partition_similarity(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
+    """Return `adjusted_rand_of_partitions` on sampled objects."""
+    rows = tables.sampled_rows(ensemble)
+    labels = np.ascontiguousarray(ensemble.read_rows(rows), np.int32)
+    return tables.adjusted_rand_of_partitions(labels, ensemble.offsets)

@@ -1,4 +1,6 @@
-"""Criteria of the papers' experiments: all cuts of a dendrogram, growing samples, two methods run by run."""
+"""Criteria of the papers' experiments: growing samples, two methods run by run, all cuts of a dendrogram,
+distances within clusters, and the order in which clusters show.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.metrics.clusterings import LabelColumn, nmi
+from bigcons.io.features import open_features
+from bigcons.io.labels import LabelColumn, names_of_rows, refuse_other_rows
+from bigcons.memory import TILE_ROWS, Block
+from bigcons.metrics.clusterings import nmi
+from bigcons.progress import progress
+from bigcons.run.engine import fold, open_engine
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.validation import check_int
+from bigcons.validation import check_choice, check_int
+
+__all__ = ["compactness", "error_roc", "error_roc_auc", "learning_curve", "paired_t_test", "vat_order"]
 
 
 def learning_curve(
@@ -66,8 +75,11 @@ def learning_curve(
         for repetition in range(n_repetitions):
             rng = generator(seed, "learning_curve", s, repetition)
             sample = np.sort(rng.choice(known, size, replace=False))
-            labels = cluster(sample, int(rng.integers(2**31)))
-            scores[s, repetition] = _above_chance(classes[sample], labels, rng)
+            labels = LabelColumn("labels", cluster(sample, int(rng.integers(2**31))))
+            codes = labels.codes(0, labels.n_objects)
+            by_chance = rng.integers(labels.n_clusters, size=size)
+            quality = nmi(classes[sample], codes)  # refuses labels of more or fewer objects
+            scores[s, repetition] = quality - nmi(classes[sample], np.where(codes >= 0, by_chance, -1))
     return scores
 
 
@@ -112,21 +124,6 @@ def paired_t_test(a: Any, b: Any) -> PairedTTest:
         statistic, p_value = np.copysign(np.inf, differences[0]), float(differences[0] > 0)
     spread = (float(a.std(ddof=1)), float(b.std(ddof=1)))
     return PairedTTest(float(differences.mean()), *spread, float(statistic), float(p_value))
-
-
-def _above_chance(classes: np.ndarray, labels: Any, rng: np.random.Generator) -> float:
-    column = LabelColumn("labels", labels)
-    if column.n_objects != len(classes):
-        raise InvalidInputError(
-            f"cluster returned {column.n_objects:,} labels for a sample of {len(classes):,} objects; "
-            "return one per object of the sample."
-        )
-    codes = column.codes(0, len(classes))
-    by_chance = rng.integers(column.n_clusters, size=len(classes))
-    return nmi(classes, codes) - nmi(classes, np.where(codes >= 0, by_chance, -1))
-
-
-# Dendrograms
 
 
 def error_roc_auc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> float:
@@ -181,9 +178,8 @@ def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple
     >>> separated.round(2), joined.round(2)
     (array([1.  , 0.67, 0.  , 0.  ]), array([0., 0., 0., 1.]))
     """
-    merges = np.asarray(linkage)
-    is_linkage = merges.ndim == 2 and merges.shape[1] == 4
-    n_points = len(merges) + 1
+    merges, column = np.asarray(linkage), LabelColumn("classes", classes)
+    is_linkage, n_points = merges.ndim == 2 and merges.shape[1] == 4, len(merges) + 1
     if is_linkage:  # every cluster but the last is merged once, after it is formed
         ends, steps = merges[:, :2], np.arange(n_points - 1)
         is_once = np.array_equal(np.sort(ends, axis=None), np.arange(2 * steps.size))
@@ -193,60 +189,129 @@ def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple
             f"linkage of shape {merges.shape} is not a linkage matrix; pass what "
             "scipy.cluster.hierarchy.linkage returns, (n_objects - 1, 4)."
         )
-    column = LabelColumn("classes", classes)
-    if row_of_object is None:
-        if column.n_objects != n_points:
-            raise InvalidInputError(
-                f"classes has {column.n_objects:,} objects but the linkage has {n_points:,}; "
-                "pass one class per object, and row_of_object if the linkage is of distinct rows."
-            )
-        rows = np.arange(n_points)
-    else:
-        rows = _checked_rows(row_of_object, column.n_objects, n_points)
-    same, different = _pairs_joined(merges[:, :2].astype(np.int64), rows, column).T
-    if same[-1] == 0 or different[-1] == 0:
+    rows = np.arange(n_points) if row_of_object is None else np.asarray(row_of_object)
+    if rows.shape != (column.n_objects,) or rows.max() >= n_points:
         raise InvalidInputError(
-            "classes has no two objects of the same class, or none of different classes, so one of the "
-            "errors is undefined; pass at least two classes, one of them with several objects."
+            f"classes has {column.n_objects:,} objects but the linkage has {n_points:,}; pass one class per "
+            "object, and the row_of_object_ of the estimator whose linkage_ it is."
         )
-    first = 1 if row_of_object is None else 0  # points that are objects join none
-    return 1.0 - same[first:] / same[-1], different[first:] / different[-1]
-
-
-def _checked_rows(row_of_object: Any, n_objects: int, n_points: int) -> np.ndarray:
-    rows = np.asarray(row_of_object)
-    if rows.shape != (n_objects,) or rows.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"row_of_object has shape {rows.shape} and type {rows.dtype} but classes has {n_objects} "
-            "objects; pass one integer per object."
-        )
-    if rows.max() >= n_points or rows.min() < -1:
-        raise InvalidInputError(
-            f"row_of_object is from {rows.min()} to {rows.max()} but the linkage has {n_points} points; "
-            "pass the row_of_object_ of the estimator whose linkage_ it is."
-        )
-    return rows
-
-
-def _pairs_joined(merges: np.ndarray, rows: np.ndarray, column: LabelColumn) -> np.ndarray:
-    """Return how many pairs of the same class and of different ones are joined ``(n_points + 1, 2)``.
-
-    None at first, then those within points, then those after each merge.
-    """
-    n_points = len(merges) + 1
     codes = column.codes(0, column.n_objects)
-    known = np.flatnonzero((codes >= 0) & (rows >= 0))
+    known = (codes >= 0) & (rows >= 0)
     counts = np.zeros((n_points, column.n_clusters))
     np.add.at(counts, (rows[known], codes[known]), 1)
-    joined = np.zeros((n_points + 1, 2))
+    # pairs of the same class and of different ones: none at first, then within points, then of each merge
+    joined, sizes = np.zeros((n_points + 1, 2)), counts.sum(axis=1)
     same = (counts * (counts - 1)).sum() / 2
-    sizes = counts.sum(axis=1)
     joined[1] = same, (sizes * (sizes - 1)).sum() / 2 - same
     row_of = np.concatenate([np.arange(n_points), np.zeros(len(merges), np.int64)])
-    for step, (left, right) in enumerate(merges):
+    for step, (left, right) in enumerate(merges[:, :2].astype(np.int64)):
         into, gone = counts[row_of[left]], counts[row_of[right]]
         same = into @ gone
         joined[step + 2] = same, into.sum() * gone.sum() - same
         into += gone
         row_of[n_points + step] = row_of[left]
-    return joined.cumsum(axis=0)
+    of_same, of_different = joined.cumsum(axis=0).T
+    if of_same[-1] == 0 or of_different[-1] == 0:
+        raise InvalidInputError(
+            "classes has no two objects of the same class, or none of different classes, so one of the "
+            "errors is undefined; pass at least two classes, one of them with several objects."
+        )
+    first = 1 if row_of_object is None else 0  # points that are objects join none
+    return 1.0 - of_same[first:] / of_same[-1], of_different[first:] / of_different[-1]
+
+
+def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
+    """Return the order of objects in which clusters show as blocks on the diagonal (VAT).
+
+    Bezdek and Hathaway (2002): begin at one end of the largest dissimilarity, then repeatedly append the
+    object nearest to those already placed (Prim's algorithm). Ties go to the lower index.
+
+    ``dissimilarities`` is ``(n, n)`` and symmetric, for example ``1 - n_agree / n_seen``; NaN, for pairs
+    that no partition labels, counts as farther than anything else. Returns a permutation ``(n,)`` int64.
+    O(n^2) time and one copy of the matrix in memory, so order a sample if there are many objects.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> import numpy as np
+    >>> points = np.array([0.0, 9.0, 1.0, 10.0])
+    >>> bc.metrics.vat_order(abs(points[:, None] - points))
+    array([0, 2, 1, 3])
+    """
+    distances = np.asarray(dissimilarities, dtype=np.float64)
+    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
+        raise InvalidInputError(
+            f"dissimilarities has shape {distances.shape}; pass a square (n_objects, n_objects) matrix."
+        )
+    n = len(distances)
+    distances = np.where(np.isnan(distances), np.inf, distances)
+    order, to_placed, waiting = np.empty(n, np.int64), np.full(n, np.inf), np.arange(n)
+    for position in range(n):
+        current = waiting[np.argmin(to_placed[waiting])] if position else np.argmax(distances) // n
+        order[position], waiting = current, waiting[waiting != current]
+        np.minimum(to_placed, distances[current], out=to_placed)
+    return order
+
+
+def compactness(features: object, labels: Any, *, metric: str = "euclidean", client: object = None) -> float:
+    """Return the mean distance between objects of the same cluster, clusters weighted by their size.
+
+    ``(1/n) sum_k n_k (mean of d(x_i, x_j) over the pairs of cluster k)`` (Nguyen and Caruana 2007), where a
+    cluster of one object counts as 0. Lower is more compact; it decreases with the number of clusters, so
+    compare at equal numbers.
+
+    Parameters
+    ----------
+    features
+        ``(n_objects, n_features)``: anything that `bigcons.io.features.open_features` takes.
+    labels
+        ``(n_objects,)``, as in `contingency`; ``n`` counts the objects with a label, others are left out.
+    metric
+        "euclidean", "sqeuclidean" or "cityblock".
+    client
+        Engine for the pairs; a task holds two blocks of about a million values and a tile of distances.
+
+    Every pair of a cluster is visited, in O(sum n_k^2 n_features) time, and each block is read n_blocks / 2
+    times (convert a CSV file first: each read starts at its beginning).
+
+    Raises InvalidInputError if the lengths differ or no object has a label.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> import numpy as np
+    >>> bc.metrics.compactness(np.array([[0.0], [2.0], [9.0], [10.0]]), [0, 0, 1, 1])
+    1.5
+    """
+    from scipy.spatial.distance import cdist
+
+    check_choice("metric", metric, ("euclidean", "sqeuclidean", "cityblock"))
+    data, column = open_features(features), LabelColumn("labels", labels)
+    if column.n_objects != data.n_objects:
+        raise InvalidInputError(
+            f"labels has {column.n_objects:,} objects but the features have {data.n_objects:,}; "
+            "pass one label per row of the features."
+        )
+    refuse_other_rows("labels", column.row_names, "the features", data.ids or names_of_rows(features))
+    codes = column.codes(0, column.n_objects)
+    sizes = np.bincount(codes[codes >= 0], minlength=column.n_clusters)
+
+    def sums_of_block(block: Block) -> np.ndarray:
+        """Return the sum of distances per cluster over the pairs of a block's rows and with later rows."""
+        sums, here = np.zeros(column.n_clusters), codes[block.start : block.stop]
+        rows = data.read(block.start, block.stop).astype(np.float64, copy=False)
+        for other in data.blocks()[block.index :]:
+            is_same, there = other.index == block.index, codes[other.start : other.stop]
+            others = rows if is_same else data.read(other.start, other.stop).astype(np.float64, copy=False)
+            for cluster in np.intersect1d(here[here >= 0], there).tolist():
+                left, right = rows[here == cluster], others[there == cluster]
+                for a in range(0, len(left), TILE_ROWS):
+                    for b in range(0, len(right), TILE_ROWS):
+                        distances = cdist(left[a : a + TILE_ROWS], right[b : b + TILE_ROWS], metric)
+                        sums[cluster] += distances.sum() / (2 if is_same else 1)  # there, each pair twice
+        return sums
+
+    with open_engine(client) as engine, progress("visit pairs", data.n_objects) as listener:
+        distances = fold(engine, data.blocks(), sums_of_block, np.add, progress=listener)
+    n_pairs = np.maximum(sizes * (sizes - 1.0) / 2.0, 1.0)  # a single object: 0 / 1
+    return float((sizes * distances / n_pairs).sum() / sizes.sum())

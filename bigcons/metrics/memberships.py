@@ -24,6 +24,84 @@ from bigcons.store.ensemble_store import SUM_TOLERANCE
 from bigcons.store.pairs import PairTable, pairs_of
 from bigcons.validation import check_number
 
+__all__ = ["cluster_centroids", "cluster_overlap", "jensen_shannon", "pcc_objective"]
+
+
+def refuse_without_memberships(model: Any) -> None:
+    """Raise InvalidInputError for a clusterer that has no memberships."""
+    if not hasattr(model, "memberships_"):
+        remedy = "fit it first"
+        if hasattr(model, "labels_"):
+            remedy = "it finds labels alone: use a soft method, such as ConsensusTree or PCC"
+        raise InvalidInputError(f"{type(model).__name__} has no memberships_; {remedy}.")
+
+
+class MembershipRows:
+    """Memberships read by blocks in float64, zero for objects of a consensus or model in no cluster."""
+
+    def __init__(self, name: str, memberships: Any, n_objects: int | None = None, what: str = "") -> None:
+        """Refuse what has no rows, or not ``n_objects`` of them, which ``what`` has."""
+        self._name, self._labels = name, None
+        self._source: Any = memberships
+        if hasattr(memberships, "fit"):
+            refuse_without_memberships(memberships)
+            self._labels, self._source = memberships.labels_, memberships.memberships_
+        if isinstance(memberships, Consensus):
+            shape = memberships.n_objects, memberships.n_clusters
+        else:
+            self._source = self._source if hasattr(self._source, "shape") else np.asarray(memberships)
+            shape = tuple(self._source.shape)
+        if len(shape) != 2 or 0 in shape:
+            raise InvalidInputError(
+                f"{name} has shape {shape}; pass memberships (n_objects, n_clusters), not empty."
+            )
+        self.n_objects: int = shape[0]
+        self.n_clusters: int = shape[1]
+        if n_objects not in (None, self.n_objects):
+            raise InvalidInputError(
+                f"{name} has {self.n_objects:,} objects but {what} {n_objects:,}; pass one row of "
+                "memberships for each, in their order."
+            )
+
+    def blocks(self) -> list[Block]:
+        """Return blocks: whole chunks of a store, some megabytes of an array."""
+        if isinstance(self._source, Consensus):
+            return self._source.blocks()
+        return row_blocks(self.n_objects, max(1, (1 << 21) // self.n_clusters))
+
+    def read(self, block: Block, threshold: float = 0.0) -> np.ndarray:
+        """Return the memberships of a block ``(rows, n_clusters)``; refuse rows off the simplex.
+
+        With a ``threshold``, memberships below it are 0 and the others normalized; a row without others is 0.
+        """
+        part, source = slice(block.start, block.stop), self._source
+        labels = None if self._labels is None else self._labels[part]
+        if isinstance(source, Consensus):
+            labels = source.read_labels(block.start, block.stop)
+            if not source.has_memberships:
+                return np.append(np.eye(self.n_clusters), np.zeros((1, self.n_clusters)), axis=0)[labels]
+            source = source.membership_rows
+        rows = np.asarray(source[part])
+        if rows.dtype.kind not in "biuf":
+            raise InvalidInputError(
+                f"{self._name} has entries of type {rows.dtype}; pass memberships as real numbers."
+            )
+        rows = rows.astype(np.float64, order="C")
+        fits = (rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE)
+        if not fits.all():
+            row = int(np.argmin(fits))
+            raise InvalidInputError(
+                f"row {block.start + row} of {self._name} has sum {rows[row].sum():.6g} and least entry "
+                f"{rows[row].min():.6g}; memberships are >= 0 and sum to 1: normalize them."
+            )
+        if labels is not None:
+            rows[labels < 0] = 0.0
+        if threshold > 0:
+            rows[rows < threshold] = 0.0
+            totals = rows.sum(axis=1, keepdims=True)
+            np.divide(rows, totals, out=rows, where=totals > 0)
+        return rows
+
 
 def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
     """Return the J criterion: the mean Jensen-Shannon divergence of memberships, clusters matched best.
@@ -43,20 +121,15 @@ def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
     from scipy.optimize import linear_sum_assignment
     from scipy.special import rel_entr
 
-    first, second = MembershipRows("y", y), MembershipRows("z", z)
-    if first.n_objects != second.n_objects:
-        raise InvalidInputError(
-            f"y has {first.n_objects} objects but z has {second.n_objects}; pass memberships of the same "
-            "objects."
-        )
+    first = MembershipRows("y", y)
+    second = MembershipRows("z", z, first.n_objects, "y has")
     n_clusters = max(first.n_clusters, second.n_clusters)
 
     def costs_of_block(block: Block) -> np.ndarray:
         """Return the divergence between each cluster of ``y`` and each of ``z``."""
-        columns = [np.zeros((block.n_rows, n_clusters)) for _ in range(2)]
-        for rows, padded in zip((first, second), columns, strict=True):
-            padded[:, : rows.n_clusters] = rows.read(block)
-        a, b = columns[0][:, :, None], columns[1][:, None, :]
+        a, b = np.zeros((2, block.n_rows, n_clusters))
+        a[:, : first.n_clusters], b[:, : second.n_clusters] = first.read(block), second.read(block)
+        a, b = a[:, :, None], b[:, None, :]
         middle = (a + b) / 2
         divergence = rel_entr(a, middle) + rel_entr(b, middle)
         return np.asarray(divergence.sum(axis=0) / (2 * np.log(2)))
@@ -65,9 +138,6 @@ def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
     with open_engine(client) as engine:
         costs = fold(engine, blocks, costs_of_block, np.add)
     return float(costs[linear_sum_assignment(costs)].sum() / first.n_objects)
-
-
-# Overlap and centroids of clusters
 
 
 def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object = None) -> np.ndarray:
@@ -106,15 +176,13 @@ def overlap_and_sizes(memberships: Any, threshold: float, client: object) -> tup
     check_number("threshold", threshold, at_least=0, at_most=1)
     rows = MembershipRows("memberships", memberships)
 
-    def overlap_of_block(block: Block) -> tuple[np.ndarray, np.ndarray]:
+    def overlap_of_block(block: Block) -> np.ndarray:
         weights = rows.read(block, threshold)
-        return np.einsum("ia,ib->ab", weights, weights), weights.sum(axis=0)
-
-    def add(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-        return a[0] + b[0], a[1] + b[1]
+        return np.concatenate([np.einsum("ia,ib->ab", weights, weights), [weights.sum(axis=0)]])
 
     with open_engine(client) as engine, progress("overlap of clusters", rows.n_objects) as listener:
-        joint, sizes = fold(engine, rows.blocks(), overlap_of_block, add, progress=listener)
+        sums = fold(engine, rows.blocks(), overlap_of_block, np.add, progress=listener)
+    joint, sizes = sums[:-1], sums[-1]
     overlap = np.divide(joint, sizes[:, None], out=np.zeros_like(joint), where=sizes[:, None] > 0)
     np.fill_diagonal(overlap, 1.0)
     return overlap, sizes
@@ -140,12 +208,8 @@ def cluster_centroids(features: object, memberships: Any, threshold: float = 0.0
            [5.]])
     """
     check_number("threshold", threshold, at_least=0, at_most=1)
-    data, rows = open_features(features), MembershipRows("memberships", memberships)
-    if rows.n_objects != data.n_objects:
-        raise InvalidInputError(
-            f"memberships has {rows.n_objects:,} objects but the features have {data.n_objects:,}; "
-            "pass one row of memberships per row of the features."
-        )
+    data = open_features(features)
+    rows = MembershipRows("memberships", memberships, data.n_objects, "the features have")
     sums, sizes = np.zeros((rows.n_clusters, data.n_features)), np.zeros(rows.n_clusters)
     with progress("centroids of clusters", data.n_objects) as listener:
         for block, values in data.iterate():
@@ -154,9 +218,6 @@ def cluster_centroids(features: object, memberships: Any, threshold: float = 0.0
             sizes += weights.sum(axis=0)
             listener.advance(block.n_rows)
     return np.divide(sums, sizes[:, None], out=np.full_like(sums, np.nan), where=sizes[:, None] > 0)
-
-
-# The objective of PCC
 
 
 def pcc_objective(
@@ -201,10 +262,7 @@ def pcc_objective(
     chosen, rows = resolve_divergence(divergence), MembershipRows("memberships", memberships)
     source = as_ensemble(x) if are_all else pairs_of(pairs, rows.n_objects)
     n = source.n_objects
-    if rows.n_objects != n:
-        raise InvalidInputError(
-            f"memberships has {rows.n_objects} rows but n_objects={n}; pass one row per object."
-        )
+    rows = MembershipRows("memberships", memberships, n, "the ensemble has" if are_all else "pairs has")
     value, _, _, parameter = chosen.compiled
     if isinstance(source, PairTable):
         return float(over_pairs(*source.edges(), rows.read(Block(0, 0, n)), value, parameter))
@@ -235,82 +293,3 @@ def pcc_objective(
 
     with open_engine(client) as engine:
         return fold(engine, row_blocks(n, side), value_of_tiles, lambda a, b: a + b)
-
-
-# Rows of memberships
-
-
-def refuse_without_memberships(model: Any) -> None:
-    """Raise InvalidInputError for a clusterer that has no memberships."""
-    if not hasattr(model, "memberships_"):
-        remedy = "fit it first"
-        if hasattr(model, "labels_"):
-            remedy = "it finds labels alone: use a soft method, such as ConsensusTree or PCC"
-        raise InvalidInputError(f"{type(model).__name__} has no memberships_; {remedy}.")
-
-
-class MembershipRows:
-    """Memberships read by blocks in float64, zero for objects of a consensus or model in no cluster."""
-
-    n_objects: int
-    n_clusters: int
-
-    def __init__(self, name: str, memberships: Any) -> None:
-        self._name, self._labels, self._source = name, None, memberships
-        if hasattr(memberships, "fit"):
-            refuse_without_memberships(memberships)
-            self._labels, self._source = memberships.labels_, memberships.memberships_
-        if isinstance(memberships, Consensus):
-            self.n_objects, self.n_clusters = memberships.n_objects, memberships.n_clusters
-            return
-        if not hasattr(self._source, "shape"):
-            self._source = np.asarray(memberships)
-        shape = tuple(self._source.shape)
-        if len(shape) != 2 or 0 in shape:
-            raise InvalidInputError(
-                f"{name} has shape {shape}; pass memberships (n_objects, n_clusters), not empty."
-            )
-        self.n_objects, self.n_clusters = shape
-
-    def blocks(self) -> list[Block]:
-        """Return blocks: whole chunks of a store, some megabytes of an array."""
-        if isinstance(self._source, Consensus):
-            return self._source.blocks()
-        return row_blocks(self.n_objects, max(1, (1 << 21) // self.n_clusters))
-
-    def read(self, block: Block, threshold: float = 0.0) -> np.ndarray:
-        """Return the memberships of a block ``(rows, n_clusters)``; refuse rows off the simplex.
-
-        With a ``threshold``, memberships below it are 0 and the others normalized; a row without others is 0.
-        """
-        rows = self._read(block)
-        if threshold > 0:
-            rows[rows < threshold] = 0.0
-            totals = rows.sum(axis=1, keepdims=True)
-            np.divide(rows, totals, out=rows, where=totals > 0)
-        return rows
-
-    def _read(self, block: Block) -> np.ndarray:
-        labels = self._labels if self._labels is None else self._labels[block.start : block.stop]
-        if isinstance(self._source, Consensus):
-            labels = self._source.read_labels(block.start, block.stop)
-            if not self._source.has_memberships:
-                return np.append(np.eye(self.n_clusters), np.zeros((1, self.n_clusters)), axis=0)[labels]
-            rows = self._source.read_memberships(block.start, block.stop)
-        else:
-            rows = np.asarray(self._source[block.start : block.stop])
-        if rows.dtype.kind not in "biuf":
-            raise InvalidInputError(
-                f"{self._name} has entries of type {rows.dtype}; pass memberships as real numbers."
-            )
-        rows = rows.astype(np.float64, order="C")
-        fits = (rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE)
-        if not fits.all():
-            row = int(np.argmin(fits))
-            raise InvalidInputError(
-                f"row {block.start + row} of {self._name} has sum {rows[row].sum():.6g} and least entry "
-                f"{rows[row].min():.6g}; memberships are >= 0 and sum to 1: normalize them."
-            )
-        if labels is not None:
-            rows[labels < 0] = 0.0
-        return rows

@@ -201,7 +201,7 @@ def reliability(found: Any, truth: Any = None) -> Figure:
     >>> figure.savefig("reliability.png")
     """
     if truth is not None:
-        from bigcons.trust.confidence import reliability as judge
+        from bigcons.metrics import reliability as judge
 
         found = judge(truth, found, drawing.trust_of(found).confidence)
     curves: Mapping[str, Any] = found if isinstance(found, Mapping) else {"": found}

@@ -32,7 +32,7 @@ def memberships(
     >>> figure = bc.plots.memberships(bc.MCLA(6, random_state=0).fit(ensemble))
     >>> figure.savefig("memberships.png")
     """
-    from bigcons.metrics.geometry import vat_order
+    from bigcons.metrics.experiments import vat_order
     from bigcons.metrics.memberships import refuse_without_memberships
 
     drawing.refuse_ensemble(consensus)
@@ -97,7 +97,7 @@ def coassociation(
     >>> figure.savefig("coassociation.png")
     """
     from bigcons.coassociation import dense
-    from bigcons.metrics.geometry import vat_order
+    from bigcons.metrics.experiments import vat_order
 
     ensemble = drawing.ensemble_of(ensemble)
     rows = drawing.sample_rows(ensemble.n_objects, n_objects, random_state)
@@ -141,7 +141,7 @@ def _by_cluster(share: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     Both are VAT orders; objects without a label come last.
     """
-    from bigcons.metrics.geometry import vat_order
+    from bigcons.metrics.experiments import vat_order
 
     clusters = np.unique(labels[labels >= 0])
     member = (labels[:, None] == clusters).astype(float)
@@ -167,8 +167,8 @@ def partitions(ensemble: Any) -> Figure:
     >>> figure = bc.plots.partitions(ensemble)
     >>> figure.savefig("partitions.png")
     """
-    from bigcons.metrics.description import partition_similarity
-    from bigcons.metrics.geometry import vat_order
+    from bigcons.metrics.ensemble import partition_similarity
+    from bigcons.metrics.experiments import vat_order
 
     ensemble = drawing.ensemble_of(ensemble)
     index, others = partition_similarity(ensemble)

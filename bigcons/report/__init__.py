@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigcons.contingency import codes_for
 from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.io.columns import select
@@ -22,7 +23,6 @@ from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, format_size, parse_size, row_blocks, rows_within
 from bigcons.methods import METHODS
 from bigcons.metrics import cluster_overlap, cluster_profiles, partition_agreement
-from bigcons.metrics.partitions import codes_for
 from bigcons.report.page import name_of, page, percent
 from bigcons.run.engine import open_engine
 from bigcons.run.results import count_clusters
@@ -36,7 +36,7 @@ from bigcons.validation import check_int
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from bigcons.metrics.description import ClusterProfiles
+    from bigcons.metrics.profiles import ClusterProfiles
 
 LEVELS = (0.5, 0.7, 0.9, 0.99)
 """Confidence is counted between these."""

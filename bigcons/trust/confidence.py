@@ -27,27 +27,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
-from bigcons.errors import InvalidInputError
-from bigcons.io.labels import names_of_rows, refuse_other_rows
-from bigcons.memory import Block
-from bigcons.metrics.clusterings import (
+from bigcons.contingency import (
     MAX_TABLE_BYTES,
-    LabelColumn,
-    adjusted_rand_of_pairs,
-    entropies_of_table,
-    nmi_of_table,
-    of_each,
-    pairs_of,
-    ratio,
-)
-from bigcons.metrics.partitions import (
     Codes,
+    adjusted_rand_of_pairs,
     adjusted_rand_of_partitions,
     codes_for,
     count_with_partitions,
+    entropies,
+    nmi,
+    of_each,
+    pairs_of,
+    ratio,
     sampled_rows,
 )
+from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
+from bigcons.errors import InvalidInputError
+from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
 from bigcons.store.clusters import TRUST_ROW, Trust, arrow_table
@@ -61,7 +57,7 @@ from bigcons.trust.placement import (
     support_factor,
     trust_rows,
 )
-from bigcons.validation import check_int, check_number
+from bigcons.validation import check_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -226,7 +222,7 @@ class TrustSums(NamedTuple):
             "division": np.where(has_other, self.support.divisions[np.arange(K), nearest], np.nan),
         }
         n_labeled, names = of_partition.sum(axis=0), np.array([*ensemble.names, None], object)
-        rows, columns, joint = of_each(entropies_of_table, self.table, offsets)
+        rows, columns, joint = of_each(entropies, self.table, offsets)
         by_chance = (K - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
         information = np.maximum(np.maximum(rows + columns - joint, 0.0) - by_chance, 0.0)
         hits = np.add.reduceat(pairs_of(self.table).sum(axis=0), offsets[:-1])
@@ -241,7 +237,7 @@ class TrustSums(NamedTuple):
             "partition": names[:-1],
             "n_labeled": n_labeled,
             "n_clusters": np.diff(offsets),
-            "nmi": np.where(n_labeled > 0, of_each(nmi_of_table, self.table, offsets), np.nan),
+            "nmi": np.where(n_labeled > 0, of_each(nmi, self.table, offsets), np.nan),
             "adjusted_rand": np.where(n_labeled > 0, adjusted_rand, np.nan),
             "hit_rate": ratio(hits, in_cluster),
             "false_join_rate": ratio(joins - hits, in_all - in_cluster),
@@ -361,63 +357,3 @@ class Evidence:
         for _, written in self.weigh_blocks(lambda block, rows: store.write_trust(block.start, rows)):
             writer.note(written)
         writer.describe_trust(*self.sums.tables(self._ensemble), self.temperature)
-
-
-# Against a truth
-
-
-class Reliability(NamedTuple):
-    """How often labels of a stated confidence are right; see `reliability`."""
-
-    n_objects: np.ndarray
-    """(n_bins,) int64"""
-    confidence: np.ndarray
-    """(n_bins,): the mean confidence of the objects of each bin, NaN if it has none."""
-    accuracy: np.ndarray
-    """(n_bins,): the share of them whose label is right."""
-    error: float
-    """The expected calibration error: the mean of ``|accuracy - confidence|``, bins by their objects."""
-
-
-def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -> Reliability:
-    """Return how often labels of a stated confidence are right, in bins of equal width from 0 to 1.
-
-    A label is right if its cluster is matched with the object's class, in the best one-to-one matching, as in
-    `matching_accuracy`. ``confidence`` (n_objects,), from 0 to 1, is that of `trust`, or the largest
-    membership of each object. Labels as in `contingency`; objects without a class or a label are left out.
-
-    Examples
-    --------
-    >>> import bigcons as bc
-    >>> found = bc.metrics.reliability([0, 0, 1, 1], [0, 0, 1, 0], [0.9, 0.9, 0.8, 0.4], n_bins=2)
-    >>> found.accuracy
-    array([0., 1.])
-    >>> round(found.error, 3)
-    0.2
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    check_int("n_bins", n_bins)
-    columns = LabelColumn("truth", truth), LabelColumn("labels", labels)
-    if columns[0].n_objects != columns[1].n_objects or np.shape(confidence) != (columns[0].n_objects,):
-        raise InvalidInputError(
-            f"truth has {columns[0].n_objects} objects, labels {columns[1].n_objects} and confidence shape "
-            f"{np.shape(confidence)}; pass one of each per object."
-        )
-    refuse_other_rows("truth", columns[0].row_names, "labels", columns[1].row_names)
-    refuse_other_rows("confidence", names_of_rows(confidence), "labels", columns[1].row_names)
-    classes, clusters = (column.codes(0, column.n_objects) for column in columns)
-    judged = (classes >= 0) & (clusters >= 0)
-    table = np.zeros([column.n_clusters for column in columns], np.int64)
-    np.add.at(table, (classes[judged], clusters[judged]), 1)
-    matched = np.full(table.shape[1], -1)
-    rows, of_rows = linear_sum_assignment(table, maximize=True)
-    matched[of_rows] = rows
-    stated = np.asarray(confidence, np.float64)[judged]
-    if not ((stated >= 0) & (stated <= 1)).all():
-        raise InvalidInputError("confidence leaves 0 to 1; pass probabilities.")
-    bins = np.minimum((stated * n_bins).astype(np.int64), n_bins - 1)
-    right = matched[clusters[judged]] == classes[judged]
-    n, summed, n_right = (np.bincount(bins, weights, n_bins) for weights in (None, stated, right))
-    error = np.abs(n_right - summed).sum() / np.float64(n.sum())
-    return Reliability(n.astype(np.int64), ratio(summed, n), ratio(n_right, n), float(error))

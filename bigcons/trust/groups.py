@@ -44,10 +44,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigcons.contingency import SEED, nmi, of_each, ratio
 from bigcons.errors import InvalidInputError
 from bigcons.io.labels import observed
-from bigcons.metrics.clusterings import nmi_of_table, of_each, ratio
-from bigcons.metrics.partitions import SEED
 from bigcons.run.engine import one_thread
 from bigcons.seeding import generator
 from bigcons.spectra import MOST_FOR_DENSE, products_of_rows, spectrum
@@ -147,7 +146,7 @@ def quality(
     """
     from bigcons.kernels.tree import DISTINCT, pair_costs
 
-    anmi = counts @ of_each(nmi_of_table, table, offsets) / counts.sum()
+    anmi = counts @ of_each(nmi, table, offsets) / counts.sum()
     costs = pair_costs(DISTINCT, table, offsets, counts, np.ones(table.shape[1]))
     pairs = np.outer(sizes, sizes) - np.diag(sizes**2)
     distinctness = ratio((pairs * np.nan_to_num(costs, nan=1.0, posinf=0.0)).sum(), pairs.sum(), 0.0)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bigcons.contingency import SEED, ratio
 from bigcons.disk.schema import TRUST
 from bigcons.io.labels import are_labeled, observed
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
-from bigcons.metrics.clusterings import ratio
-from bigcons.metrics.partitions import SEED
 from bigcons.seeding import generator
 from bigcons.store.clusters import TRUST_ROW
 from bigcons.weights import Weights, count_memberships, incidence_of

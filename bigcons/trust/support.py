@@ -30,9 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigcons.contingency import SEED, adjusted_rand_of_pairs, pairs_of, ratio
 from bigcons.io.labels import observed
-from bigcons.metrics.clusterings import adjusted_rand_of_pairs, pairs_of, ratio
-from bigcons.metrics.partitions import SEED
 from bigcons.progress import progress
 from bigcons.run.engine import one_thread
 from bigcons.seeding import generator

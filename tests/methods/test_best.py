@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
+from bigcons.contingency import SYMMETRIC
 from bigcons.errors import InvalidInputError
 from bigcons.methods.greedy import BEST, DISTANCES
 from bigcons.metrics import anmi
-from bigcons.metrics.clusterings import OF_TWO_CLUSTERINGS
 from bigcons.metrics.ensemble import average_criterion
 from tests.naive import correspondence as naive
 from tests.naive import metrics as naive_metrics
@@ -23,7 +23,7 @@ def dense_codes(labels):
     return ensemble, np.array(ensemble.read(0, ensemble.n_objects), dtype=np.int64)
 
 
-@given(label_matrices(), st.sampled_from(sorted(OF_TWO_CLUSTERINGS)), st.booleans())
+@given(label_matrices(), st.sampled_from(sorted(SYMMETRIC)), st.booleans())
 def test_best__scores_are_the_criteria_of_the_labels(labels, criterion, weighted):
     ensemble, labels = dense_codes(labels)
     model = BEST(len(labels), criterion=criterion, weighted=weighted, unlabeled="missing").fit(ensemble)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import Ensemble
+from bigcons import Ensemble, contingency
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.schema import CLUSTER_COLUMNS
 from bigcons.errors import InvalidInputError
 from bigcons.kernels.overlaps import compare_partitions
-from bigcons.metrics import adjusted_rand, matching_accuracy, nmi, partitions, reliability, trust
+from bigcons.metrics import adjusted_rand, matching_accuracy, nmi, reliability, trust
 from bigcons.run.engine import SerialEngine
 from bigcons.store.clusters import arrow_table, mergers
 from bigcons.trust.placement import EXTRA, random_half
@@ -186,7 +186,7 @@ def test_trust__gives_random_partitions_no_weight(planted):
 def test_trust__compares_many_partitions_with_some_of_the_others(planted):
     ensemble = Ensemble.from_labels(planted[0])
     labels = ensemble.read(0, 1500)
-    index, others = partitions.adjusted_rand_of_partitions(labels, ensemble.offsets, pairs=40 * 8)
+    index, others = contingency.adjusted_rand_of_partitions(labels, ensemble.offsets, pairs=40 * 8)
     assert others.tolist() == list(range(0, 40, 5))
     for u, v in itertools.product(range(40), others):
         found = index[u, v // 5]

@@ -22,11 +22,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bigcons.coassociation.factorized import AgreementSums, add_sums, agreement_sums, in_order
+from bigcons.contingency import entropies
 from bigcons.io.labels import observed
 from bigcons.kernels import all_pairs as kernel
 from bigcons.kernels.cluster_tables import padded
 from bigcons.memory import Block
-from bigcons.metrics.clusterings import entropies_of_table
 from bigcons.progress import Progress, progress
 from bigcons.run.engine import fold, stop_if_cancelled
 from bigcons.run.passes import Iterate, Passes, Record, Run, State, Step
@@ -346,7 +346,7 @@ def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
     worth = np.zeros(labels.shape[1])
     for u, column in enumerate(labels.T):
         if (column >= 0).any():  # the entropy is the mutual information of labels with themselves
-            of_rows, of_columns, joint = entropies_of_table(np.diag(np.bincount(column[column >= 0])))
+            of_rows, of_columns, joint = entropies(np.diag(np.bincount(column[column >= 0])))
             worth[u] = np.maximum(of_rows + of_columns - joint, 0.0)
     if not worth.any():
         return Weights.of(np.ones(worth.size), offsets)

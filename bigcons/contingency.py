@@ -1,0 +1,319 @@
+"""Contingency tables: of two clusterings, of one with all partitions, and the criteria computed from them.
+
+A criterion takes a table ``(n_classes, n_clusters)``, which may have empty rows and columns. A symmetric one,
+of `SYMMETRIC`, also takes a stack of tables ``(..., n_classes, n_clusters)`` and returns as many values.
+`bigcons.metrics` describes each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.io.labels import LabelColumn, names_of_rows, refuse_other_rows
+from bigcons.memory import BLOCK_ROWS, LABELS_TOGETHER, N_SAMPLED, Block, format_size, row_blocks
+from bigcons.progress import progress
+from bigcons.run.engine import Engine, fold
+from bigcons.seeding import generator
+from bigcons.store.ensemble import Ensemble
+from bigcons.weights import counts_of
+
+MAX_TABLE_BYTES = 1 << 30
+
+SEED = 0
+"""Seed of the sample of objects and of the halves of partitions: equal input gives equal results."""
+
+COMPARISONS, LEAST_SAMPLE = 25_000_000, 256
+"""Partitions are compared on so many objects times pairs of partitions, but no fewer objects than that."""
+
+Criterion = Callable[[np.ndarray], Any]
+"""A number for one table ``(ka, kb)``."""
+
+Codes = Callable[[int, int], np.ndarray]
+"""Gives the clusters of the objects in a range of rows, 0 .. K - 1, -1 for none; sent to workers."""
+
+
+# Tables
+
+
+def table_of(a: LabelColumn, b: LabelColumn) -> np.ndarray:
+    """Return how many objects lie in each cluster of ``a`` and of ``b``, (ka, kb) int64, none empty."""
+    if a.n_objects != b.n_objects:
+        raise InvalidInputError(
+            f"{a.name} has {a.n_objects:,} objects but {b.name} has {b.n_objects:,}; "
+            "pass one label per object in each."
+        )
+    refuse_other_rows(a.name, a.row_names, b.name, b.row_names)
+    shape = (a.n_clusters, b.n_clusters)
+    check_size(shape)
+    table = np.zeros(shape, dtype=np.int64)
+    for block in row_blocks(a.n_objects, BLOCK_ROWS):
+        rows, columns = (labels.codes(block.start, block.stop) for labels in (a, b))
+        both = (rows >= 0) & (columns >= 0)
+        cells = rows[both] * shape[1] + columns[both]
+        table += np.bincount(cells, minlength=table.size).reshape(shape)
+    if not table.any():
+        raise InvalidInputError(
+            f"no object has a label in both {a.name} and {b.name}; pass clusterings of the same objects."
+        )
+    return table[table.any(axis=1)][:, table.any(axis=0)]
+
+
+def check_size(shape: tuple[int, int]) -> None:
+    """Raise MemoryBudgetError for a table that would take more than MAX_TABLE_BYTES."""
+    needed = 8 * shape[0] * shape[1]
+    if needed > MAX_TABLE_BYTES:
+        raise MemoryBudgetError(
+            f"the contingency table of {shape[0]:,} by {shape[1]:,} clusters needs {format_size(needed)}, "
+            f"more than {format_size(MAX_TABLE_BYTES)}; compare clusterings with fewer clusters.",
+            needed=needed,
+            budget=MAX_TABLE_BYTES,
+        )
+
+
+def codes_for(ensemble: Ensemble, labels: Any) -> tuple[Codes, np.ndarray]:
+    """Return the codes of labels of the objects of an ensemble, and the labels (K,) that they stand for.
+
+    Refuses labels of other objects, and so many that no table holds their overlaps with base clusters.
+    """
+    column = LabelColumn("labels", labels)
+    if column.n_objects != ensemble.n_objects:
+        raise InvalidInputError(
+            f"labels has {column.n_objects:,} objects but the ensemble has {ensemble.n_objects:,}; "
+            "pass one label per object of the ensemble."
+        )
+    refuse_other_rows("labels", column.row_names, "the ensemble", names_of_rows(ensemble))
+    check_size((len(column.values), ensemble.n_base_clusters))
+    return column.codes, column.values
+
+
+def count_with_partitions(
+    ensemble: Ensemble, codes: Codes, n_clusters: int, engine: Engine, *samples: np.ndarray
+) -> tuple[Any, ...]:
+    """Return the contingency (1 + K, B) int64 of clusters with all base clusters, and their sizes (1 + K,).
+
+    The first row is of objects in no cluster. Then of ``samples``, objects in ascending order: the labels of
+    the first one, and the clusters of each, in parts.
+    """
+
+    def count_block(block: Block) -> tuple[Any, ...]:
+        clusters, labels = codes(block.start, block.stop), ensemble.read(block.start, block.stop)
+        counts = counts_of(labels, ensemble.offsets, 1 + clusters, 1 + n_clusters)
+        chosen = [block.rows_of(rows) for rows in samples]
+        return *counts, [labels[rows] for rows in chosen[:1]], *([clusters[rows]] for rows in chosen)
+
+    def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(one + other for one, other in zip(a, b, strict=True))
+
+    with progress("compare with partitions", ensemble.n_objects) as listener:
+        T, sizes, *parts = fold(engine, ensemble.blocks(), count_block, add, progress=listener)
+    return T.T.astype(np.int64, order="C"), sizes.astype(np.int64), *parts
+
+
+# Partitions beside each other
+
+
+def sampled_rows(ensemble: Ensemble) -> np.ndarray:
+    """Return the objects that are sampled, ascending: at most `N_SAMPLED`, fewer of very many partitions."""
+    n = ensemble.n_objects
+    n_sampled = min(N_SAMPLED, max(LEAST_SAMPLE, LABELS_TOGETHER // ensemble.n_partitions))
+    if n <= n_sampled:
+        return np.arange(n)
+    return np.sort(generator(SEED, "trust.sample").choice(n, n_sampled, replace=False))
+
+
+def adjusted_rand_of_partitions(
+    labels: np.ndarray, offsets: np.ndarray, *, pairs: int = 1_000_000
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the adjusted Rand index of partitions with others (M, n_others), and which these are.
+
+    The others are all or, of more ``pairs`` of partitions, some of them, evenly spaced. NaN where two share
+    no pair of objects, and of a partition with itself.
+    """
+    from bigcons.kernels.overlaps import compare_partitions
+
+    M = offsets.size - 1
+    n_others = M if pairs >= M * M else max(pairs // M, 2)
+    others = np.arange(n_others) * M // n_others
+    counts = np.zeros((4, M, n_others), np.int64)
+    step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // (M * n_others)))
+    columns = np.ascontiguousarray(labels[::step].T, np.int32)  # in one type, so that one kernel is compiled
+    compare_partitions(columns, offsets, others, *counts)
+    index = adjusted_rand_of_pairs(*counts.astype(np.float64))
+    index = np.where(counts[3] > 0, index, np.nan)
+    index[others] = np.fmax(index[others], index[others].T)  # two of the others are compared once
+    index[others, np.arange(n_others)] = np.nan
+    return index, others
+
+
+# Criteria
+
+
+def matching_accuracy(tables: np.ndarray) -> Any:
+    """Return the share of objects in agreement under the best one-to-one matching."""
+    from scipy.optimize import linear_sum_assignment
+
+    each = tables.reshape(-1, *tables.shape[-2:])
+    matched = [table[linear_sum_assignment(table, maximize=True)].sum() for table in each]
+    return np.reshape(matched, tables.shape[:-2])[()] / tables.sum(axis=(-2, -1))
+
+
+def greedy_accuracy(table: np.ndarray) -> float:
+    """Return the same where the largest overlaps are matched first, classes in rows."""
+    row_is_free, column_is_free = (np.ones(size, bool) for size in table.shape)
+    matched = 0
+    for cell in np.argsort(-table, axis=None, kind="stable"):
+        row, column = divmod(int(cell), table.shape[1])
+        if row_is_free[row] and column_is_free[column]:
+            row_is_free[row] = column_is_free[column] = False
+            matched += int(table[row, column])
+    return float(matched / table.sum())
+
+
+def purity(table: np.ndarray) -> float:
+    """Return the share of objects whose class, in rows, is the most frequent one of their cluster."""
+    return float(np.max(table, axis=0).sum() / np.float64(table.sum()))
+
+
+def rand_index(tables: np.ndarray) -> Any:
+    """Return the share of pairs that both clusterings join or both separate."""
+    together, in_rows, in_columns, all_pairs = joined_pairs(tables)
+    no_pair = all_pairs == 0
+    return (all_pairs - in_rows - in_columns + 2 * together + no_pair) / (all_pairs + no_pair)
+
+
+def binder_loss(tables: np.ndarray) -> Any:
+    """Return the share of pairs that one of both clusterings joins and the other separates."""
+    together, in_rows, in_columns, all_pairs = joined_pairs(tables)
+    return ((in_rows - together) + (in_columns - together)) / np.maximum(all_pairs, 1.0)
+
+
+def adjusted_rand(tables: np.ndarray) -> Any:
+    """Return the adjusted Rand index."""
+    return adjusted_rand_of_pairs(*joined_pairs(tables))
+
+
+def adjusted_rand_of_pairs(together: Any, in_rows: Any, in_columns: Any, all_pairs: Any) -> Any:
+    """Return the adjusted Rand index by the pairs both clusterings join, either joins, and there are."""
+    is_trivial = (in_rows == in_columns) & ((in_rows == 0) | (in_rows == all_pairs))
+    by_chance = in_rows * in_columns / np.maximum(all_pairs, 1.0)
+    at_most = np.where(is_trivial, 1.0, (in_rows + in_columns) / 2 - by_chance)
+    return np.where(is_trivial, 1.0, (together - by_chance) / at_most)[()]
+
+
+def van_dongen(tables: np.ndarray) -> Any:
+    """Return the normalized van Dongen distance."""
+    n = tables.sum(axis=(-2, -1))
+    kept = tables.max(axis=-1).sum(axis=-1) + tables.max(axis=-2).sum(axis=-1)
+    return (2 * n - kept) / (2 * n)
+
+
+def nmi(tables: np.ndarray) -> Any:
+    """Return the mutual information over the geometric mean of the entropies; 0 without objects."""
+    of_rows, of_columns, joint = entropies(tables)
+    both = of_rows * of_columns
+    is_single = both == 0  # the entropy of a single cluster is 0 exactly, that of more is not
+    information = (of_rows + of_columns - joint) / np.sqrt(both + is_single)
+    return np.clip(information, 0.0, 1.0) * ~is_single  # rounding may exceed either end
+
+
+def variation_of_information(tables: np.ndarray) -> Any:
+    """Return the sum of the entropies in nats of each clustering given the other.
+
+    Their terms are never negative, so that it is exactly 0 for equal clusterings.
+    """
+    from scipy.special import xlogy
+
+    n, cells = tables.sum(axis=(-2, -1)), np.where(tables > 0, tables, 1)
+    rows, columns = tables.sum(axis=-1, keepdims=True), tables.sum(axis=-2, keepdims=True)
+    lost = [xlogy(tables, sizes / cells).sum(axis=(-2, -1)) / n for sizes in (rows, columns)]
+    return lost[0] + lost[1]
+
+
+SYMMETRIC: dict[str, Criterion] = {
+    "adjusted_rand": adjusted_rand,
+    "matching_accuracy": matching_accuracy,
+    "nmi": nmi,
+    "rand_index": rand_index,
+    "van_dongen": van_dongen,
+    "variation_of_information": variation_of_information,
+}
+
+
+def joined_pairs(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return how many pairs both clusterings join, the rows join, the columns join, and there are."""
+    return (
+        pairs_of(tables).sum(axis=(-2, -1)),
+        pairs_of(tables.sum(axis=-1)).sum(axis=-1),
+        pairs_of(tables.sum(axis=-2)).sum(axis=-1),
+        pairs_of(tables.sum(axis=(-2, -1))),
+    )
+
+
+def pairs_of(n_objects: Any) -> np.ndarray:
+    """Return ``n (n - 1) / 2``, the number of pairs of n objects, as floats: it may not fit an integer."""
+    n = np.asarray(n_objects, dtype=np.float64)
+    return np.asarray(n * (n - 1) / 2)
+
+
+def entropies(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the entropies in nats of the rows, of the columns and of the cells of each table.
+
+    Counts may be fractional. The mutual information is the first two less the third.
+    """
+    from scipy.special import entr
+
+    total = np.asarray(tables.sum(axis=(-2, -1)))
+    n = np.where(total > 0, total, 1)
+    in_rows, in_columns = tables.sum(axis=-1), tables.sum(axis=-2)
+    return (
+        entr(in_rows / n[..., None]).sum(axis=-1),
+        entr(in_columns / n[..., None]).sum(axis=-1),
+        entr(tables / n[..., None, None]).sum(axis=(-2, -1)),
+    )
+
+
+def of_each(criterion: Criterion, table: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return a criterion, or several, (..., M) of the table (K, width) of each partition in (K, B).
+
+    Those of one width are taken together.
+    """
+    widths = np.diff(offsets)
+    values = []
+    for width in np.unique(widths):
+        starts = offsets[:-1][widths == width]
+        values.append(criterion(table[:, starts[:, None] + np.arange(width)].transpose(1, 0, 2)))
+    order = np.argsort(np.argsort(widths, kind="stable"), kind="stable")
+    return np.concatenate(values, axis=-1)[..., order]
+
+
+def mean_over_partitions(
+    criterion: Criterion, table: np.ndarray, offsets: np.ndarray, *, weighted: bool, weights: Any = None
+) -> float:
+    """Return the mean of a symmetric criterion of labels with every partition, by their table (K, B) int64.
+
+    ``weighted``: partitions count by their objects. Raises InvalidInputError if there are none.
+    """
+    widths, sizes = np.diff(offsets), np.add.reduceat(table.sum(axis=0), offsets[:-1]).astype(np.float64)
+    values = np.zeros(widths.size)
+    for width in np.unique(widths):
+        if (alike := np.flatnonzero((widths == width) & (sizes > 0))).size:
+            stack = table[:, offsets[alike, None] + np.arange(width)].transpose(1, 0, 2)
+            values[alike] = criterion(np.ascontiguousarray(stack))  # the order of sums is that of one table
+    counts = np.ones(widths.size) if weights is None else np.asarray(weights, np.float64)
+    compared = (counts > 0) & (sizes > 0)
+    if not compared.any():
+        raise InvalidInputError(
+            "no object is labeled both in labels and in a partition; pass labels of the ensemble's objects."
+        )
+    counts = counts * sizes if weighted else counts
+    return float(np.average(values[compared], weights=counts[compared]))
+
+
+def ratio(a: Any, b: Any, otherwise: float = np.nan) -> Any:
+    """Return ``a / b``, or ``otherwise`` where b is 0."""
+    a, b = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(b, np.float64))
+    return np.divide(a, b, out=np.full(a.shape, otherwise), where=b != 0)[()]

@@ -1,0 +1,199 @@
+"""Criteria of two clusterings: against plain definitions, scikit-learn, bounds, and published values."""
+
+import csv
+import gzip
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import entropy
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score, mutual_info_score, normalized_mutual_info_score, rand_score
+from sklearn.metrics.cluster import contingency_matrix
+
+from bigcons import metrics
+from bigcons.contingency import SYMMETRIC
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.metrics import (
+    adjusted_rand,
+    consistency_index,
+    contingency,
+    matching_accuracy,
+    micro_precision,
+    nmi,
+    purity,
+    rand_index,
+    relative_nmi,
+    van_dongen,
+    variation_of_information,
+)
+from tests.naive import metrics as naive
+from tests.support.strategies import label_matrices
+
+
+def clusterings(max_clusters=5):
+    """Two clusterings of the same objects, with gaps, and at least one object labeled in both."""
+    matrices = label_matrices(max_objects=25, min_partitions=2, max_partitions=2, max_clusters=max_clusters)
+    return matrices.map(lambda labels: labels.T).filter(lambda pair: (pair >= 0).all(axis=0).any())
+
+
+def with_none(labels):
+    return [None if label < 0 else label for label in labels.tolist()]
+
+
+@settings(deadline=None)
+@given(pair=clusterings())
+def test_criteria__equal_naive(pair):
+    a, b = map(with_none, pair)
+    for found, expected in (
+        (van_dongen(*pair), naive.van_dongen(a, b)),
+        (variation_of_information(*pair), naive.variation_of_information(a, b)),
+        (micro_precision(*pair), naive.greedy_accuracy(a, b)),
+        (micro_precision(*pair, mode="majority"), naive.purity(a, b)),
+        (matching_accuracy(*pair), naive.matching_accuracy(a, b)),
+        (nmi(*pair), naive.nmi(a, b)),
+        (rand_index(*pair), naive.rand_index(a, b)),
+        (adjusted_rand(*pair), naive.adjusted_rand(a, b)),
+    ):
+        assert found == pytest.approx(1 if expected is None else expected, abs=1e-12)
+
+
+@pytest.mark.peers
+@settings(deadline=None)
+@given(pair=clusterings(7))
+def test_criteria__equal_scikit_learn(pair):
+    a, b = pair[:, (pair >= 0).all(axis=0)]
+    assert adjusted_rand(*pair) == pytest.approx(adjusted_rand_score(a, b), abs=1e-12)
+    assert rand_index(*pair) == pytest.approx(rand_score(a, b), abs=1e-12)
+    if len(set(a)) > 1 and len(set(b)) > 1:  # one cluster is 0 here, and 1 there if in both
+        expected = normalized_mutual_info_score(a, b, average_method="geometric")
+        assert nmi(*pair) == pytest.approx(expected, abs=1e-12)
+    entropies = entropy(np.unique(a, return_counts=True)[1]) + entropy(np.unique(b, return_counts=True)[1])
+    expected = entropies - 2 * mutual_info_score(a, b)
+    assert variation_of_information(*pair) == pytest.approx(expected, abs=1e-12)
+    np.testing.assert_array_equal(contingency(*pair), contingency_matrix(a, b))
+
+
+@settings(deadline=None)
+@given(pair=clusterings())
+def test_distances__symmetric_bounded_and_zero_only_if_equal(pair):
+    table = contingency(*pair)
+    equal = table.shape[0] == table.shape[1] == np.count_nonzero(table)
+    for distance, most in ((van_dongen, 1 - 1e-9), (variation_of_information, math.log(table.sum()) + 1e-12)):
+        assert 0 <= distance(*pair) <= most
+        assert distance(*pair[::-1]) == pytest.approx(distance(*pair), abs=1e-12)
+        assert (distance(*pair) == 0) == equal
+    assert 0 <= rand_index(*pair) <= 1
+    assert (rand_index(*pair) == 1) == equal
+
+
+@settings(deadline=None)
+@given(pair=clusterings())
+def test_matchings__greedy_at_most_hungarian_at_most_majority(pair):
+    greedy, hungarian, majority = (
+        micro_precision(*pair, mode=mode) for mode in ("greedy", "hungarian", "majority")
+    )
+    assert 0 < greedy <= hungarian <= majority <= 1
+    assert majority >= contingency(*pair).sum(axis=1).max() / contingency(*pair).sum()
+    assert greedy >= hungarian / 2 - 1e-12  # a greedy matching is at least half of the best
+    assert consistency_index(*pair) == matching_accuracy(*pair) == hungarian
+    assert consistency_index(*pair, matching="greedy") == greedy
+    assert purity(*pair) == majority
+
+
+@settings(deadline=None)
+@given(pair=clusterings(), seed=st.integers(0, 99))
+def test_tables__of_symmetric_criteria_may_be_stacked_padded_and_turned(pair, seed):
+    table = contingency(*pair)
+    tables = np.array([[table, 3 * table], [table + 1, np.random.default_rng(seed).permuted(table, axis=0)]])
+    for name, criterion in SYMMETRIC.items():
+        assert criterion(table) == getattr(metrics, name)(*pair)
+        assert criterion(np.pad(table, 1)) == pytest.approx(criterion(table), abs=1e-12)
+        assert criterion(table.T) == pytest.approx(criterion(table), abs=1e-12)
+        expected = [[criterion(each) for each in row] for row in tables]
+        np.testing.assert_allclose(criterion(tables), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        list,
+        lambda labels: np.array(labels, dtype=object),
+        lambda labels: pd.Series(labels, index=range(10, 16)),
+        lambda labels: pd.Series(labels, dtype="category"),
+        pl.Series,
+        lambda labels: pa.chunked_array([labels[:2], labels[2:]]),
+    ],
+)
+@pytest.mark.parametrize("labels", [["b", "a", None, "b", "a", "a"], [7, 5, None, 7, 5, 5]])
+def test_contingency__takes_labels_of_any_make(make, labels):
+    np.testing.assert_array_equal(contingency(make(labels), [0, 1, 0, 0, 1, -1]), [[0, 2], [2, 0]])
+
+
+def test_contingency__takes_zarr_and_memory_maps(tmp_path):
+    labels = np.array([0, 1, 1, 2], dtype=np.int32)
+    np.save(tmp_path / "labels.npy", labels)
+    stored = zarr.create_array(tmp_path / "labels.zarr", data=labels, chunks=(2,))
+    mapped = np.load(tmp_path / "labels.npy", mmap_mode="r")
+    np.testing.assert_array_equal(contingency(stored, mapped), np.diag([1, 2, 1]))
+
+
+@pytest.mark.parametrize("criterion", [contingency, purity])
+@pytest.mark.parametrize(
+    ("truth", "labels", "message"),
+    [
+        ([0, 1], [0], "2 objects but"),
+        ([0, -1], [-1, 0], "no object has a label in both"),
+        ([0, 1], [-1, -1], "no labels"),
+        ([], [], "no labels"),
+        ([[0, 1]], [0, 1], "one label per object"),
+        ([0.5], [0], "0.5"),
+    ],
+)
+def test_criteria__refuse_in_one_line(criterion, truth, labels, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        criterion(truth, labels)
+    assert "\n" not in str(caught.value)
+
+
+def test_criteria__refuse_unknown_names_and_tables_beyond_memory():
+    with pytest.raises(InvalidInputError, match="'greedy', 'majority', 'hungarian'"):
+        micro_precision([0], [0], mode="best")
+    with pytest.raises(InvalidInputError, match="'hungarian', 'greedy'"):
+        consistency_index([0], [0], matching="majority")
+    with pytest.raises(MemoryBudgetError, match=r"20,000 by 20,000 clusters needs 3\.2 GB"):
+        contingency(np.arange(20_000), np.arange(20_000))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        metrics.nothing  # noqa: B018
+
+
+def test_relative_nmi__is_a_ratio():
+    truth, part, whole = [0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 1, -1], [0, 0, 1, 1, 2, 1]
+    assert relative_nmi(truth, part, whole) == pytest.approx(nmi(truth, part) / nmi(truth, whole))
+    assert relative_nmi(truth, whole, whole) == 1
+    with pytest.raises(InvalidInputError, match="NMI 0"):
+        relative_nmi(truth, part, [0] * 6)
+
+
+@pytest.mark.data
+@pytest.mark.skipif("BIGCONS_DATA" not in os.environ, reason="BIGCONS_DATA names no directory")
+@pytest.mark.parametrize(
+    ("name", "published", "largest_class"),
+    [("pima/pima-indians-diabetes", 0.6602, 0.651), ("ionosphere/ionosphere", 0.7123, 0.641)],
+)
+def test_micro_precision__of_k_means_is_the_published_maximum(name, published, largest_class):
+    """Wang, Shan and Banerjee (2009), table 3, the best base clusterings."""
+    with gzip.open(Path(os.environ["BIGCONS_DATA"]) / f"{name}.data.gz", "rt") as file:
+        rows = [row for row in csv.reader(file) if row]
+    classes, features = [row[-1] for row in rows], np.array([row[:-1] for row in rows], dtype=float)
+    found = KMeans(2, n_init=3, random_state=0).fit_predict(features)
+    assert round(micro_precision(classes, found), 4) == published
+    assert round(micro_precision(classes, [0] * len(rows), mode="majority"), 3) == largest_class

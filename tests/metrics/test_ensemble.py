@@ -1,0 +1,130 @@
+"""Criteria of a consensus over its ensemble, and of this alone: plain definitions, published values."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from bigcons import Ensemble
+from bigcons.contingency import SYMMETRIC
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.metrics import anmi, average_criterion, expected_loss, pac
+from tests.naive import loss as naive_loss
+from tests.naive import metrics as naive
+from tests.support.strategies import label_matrices
+
+STREHL_GHOSH = np.array(
+    [(0, 0, 0, 1, 1, 2, 2), (1, 1, 1, 2, 2, 0, 0), (0, 0, 1, 1, 2, 2, 2), (0, 1, -1, 0, 1, -1, -1)]
+).T
+"""The seven objects and four clusterings, one with gaps, of Strehl and Ghosh (2002)."""
+
+NAIVE = {
+    "adjusted_rand": lambda a, b: 1 if naive.adjusted_rand(a, b) is None else naive.adjusted_rand(a, b),
+    "matching_accuracy": naive.matching_accuracy,
+    "nmi": naive.nmi,
+    "rand_index": lambda a, b: 1 if naive.rand_index(a, b) is None else naive.rand_index(a, b),
+    "van_dongen": naive.van_dongen,
+    "variation_of_information": naive.variation_of_information,
+}
+
+
+@st.composite
+def compared(draw):
+    """Draw an ensemble with gaps, labels with gaps, and weights; some objects are in both."""
+    x = draw(label_matrices(min_objects=2, max_objects=15))
+    labels = np.array(draw(st.lists(st.integers(-1, 3), min_size=len(x), max_size=len(x))))
+    weights = draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0]), min_size=x.shape[1], max_size=x.shape[1]))
+    assume((((x >= 0) & (labels >= 0)[:, None]).any(axis=0) & (np.array(weights) > 0)).any())
+    return x, labels, weights
+
+
+def columns(labels):
+    return [[None if label < 0 else label for label in column] for column in labels.T.tolist()]
+
+
+def test_anmi__published_grouping_is_best_of_all():
+    values = {tuple(labels): anmi(STREHL_GHOSH, labels) for labels in naive.groupings(7, 3)}
+    assert len(values) == 301
+    best, second = sorted(values, key=values.__getitem__, reverse=True)[:2]
+    assert (best, second) == ((0, 0, 0, 1, 1, 2, 2), (0, 0, 0, 1, 2, 2, 2))
+    assert (values[best], values[second]) == pytest.approx((0.717818, 0.715889), abs=1e-6)
+
+
+@settings(deadline=None)
+@given(case=compared(), weighted=st.booleans())
+def test_average__equals_naive(case, weighted):
+    x, labels, _ = case
+    known = columns(labels[:, None])[0]
+    for name in SYMMETRIC:
+        expected = naive.average(NAIVE[name], columns(x), known, weighted=weighted)
+        assert average_criterion(name, x, labels, weighted=weighted) == pytest.approx(expected, abs=1e-12)
+    expected = naive.anmi(columns(x), known)
+    assert anmi(x, labels) == pytest.approx(expected, abs=1e-12)
+    assert anmi(x, [None if k is None else "abcd"[k] for k in known]) == pytest.approx(expected, abs=1e-12)
+
+
+@given(case=compared(), loss=st.sampled_from(["vi", "binder"]))
+def test_expected_loss__is_the_mean_by_objects_compared_and_weights(case, loss):
+    x, labels, weights = case
+    found = expected_loss(x, labels, loss=loss, weights=weights)
+    assert found == pytest.approx(naive_loss.expected(x, labels, loss, 1.0, weights), abs=1e-12)
+
+
+def test_anmi__counts_what_is_left_out_as_no_agreement():
+    """Of nine labels the consensus covers those of the first two objects, on which all agree."""
+    labels = np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1]])
+    assert anmi(labels, [0, 1, -1]) == pytest.approx(6 / 9)
+    assert average_criterion("nmi", labels, [0, 1, -1], weighted=True) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_average__stored_equals_memory_for_any_engine(name, tmp_path):
+    rng = np.random.default_rng(0)
+    labels, consensus = rng.integers(-1, 5, (200, 9)), rng.integers(-1, 4, 200)
+    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=32)
+    engines = [(x, client) for x in (labels, stored) for client in ("serial", "threads")]
+    assert len({average_criterion(name, x, consensus, client=client) for x, client in engines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: average_criterion("purity", x, [0] * 7), "choose one of 'adjusted_rand'"),
+        (lambda x: anmi(x, [0, 1]), "2 objects but the ensemble has 7"),
+        (lambda x: anmi(x, [-1] * 7), "no labels"),
+        (lambda x: anmi(np.where(np.arange(7) == 2, -1, x.T).T, [-1, -1, 0, -1, -1, -1, -1]), "no object is"),
+        (lambda x: expected_loss(x, [0] * 7, loss="rand"), "loss"),
+        (lambda x: expected_loss(x, [0] * 7, weights=[1.0]), "weights"),
+    ],
+)
+def test_criteria__refuse_in_one_line(call, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        call(STREHL_GHOSH)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")  # all labels differ
+def test_average__refuses_tables_beyond_memory():
+    with pytest.raises(MemoryBudgetError, match="20,000 by 20,000"):
+        average_criterion("nmi", np.arange(20_000)[:, None], np.arange(20_000))
+
+
+@given(arrays(int, st.tuples(st.integers(2, 9), st.integers(1, 6)), elements=st.integers(-1, 2)),
+       st.floats(0, 1), st.floats(0, 1))  # fmt: skip
+def test_pac__is_the_share_of_pairs_that_some_but_not_most_partitions_join(labels, one, two):
+    assume((labels >= 0).any(axis=0).all())
+    lower, upper = sorted((one, two))
+    shares = []
+    for a, b in combinations(labels.tolist(), 2):
+        both = [(p, q) for p, q in zip(a, b, strict=True) if min(p, q) >= 0]
+        if both:
+            shares.append(sum(p == q for p, q in both) / len(both))
+    if not shares:
+        with pytest.raises(InvalidInputError, match="no partition labels two"):
+            pac(labels)
+        return
+    expected = sum(lower < share <= upper for share in shares) / len(shares)
+    assert pac(labels, lower=lower, upper=upper) == pytest.approx(expected)
