@@ -179,24 +179,17 @@ def pac(
     """
     check_number("lower", lower, at_least=0, at_most=1)
     check_number("upper", upper, at_least=lower, at_most=1)
-    shares = pair_shares(x, n_objects, random_state)
-    return float(((shares > lower) & (shares <= upper)).mean())
-
-
-def pair_shares(x: Any, n_objects: int, random_state: SeedLike) -> np.ndarray:
-    """Return the co-association, ascending, of all pairs of sampled objects that some partition labels."""
-    ensemble = as_ensemble(x)
     check_int("n_objects", n_objects, at_least=2)
+    ensemble = as_ensemble(x)
     rows = draw_rows(ensemble.n_objects, n_objects, resolve_seed(random_state), "metrics.ambiguity")
-    upper = np.triu_indices(len(rows), 1)
-    agree, seen = (counts[upper] for counts in dense(ensemble.read_rows(rows)))
-    known = seen > 0
-    if not known.any():
+    agree, seen = (counts[np.triu_indices(len(rows), 1)] for counts in dense(ensemble.read_rows(rows)))
+    if not seen.any():
         raise InvalidInputError(
             f"no partition labels two of {len(rows)} sampled objects; pass an ensemble with more labels, or "
             "a larger n_objects."
         )
-    return np.sort(agree[known] / seen[known])
+    shares = agree[seen > 0] / seen[seen > 0]
+    return float(((shares > lower) & (shares <= upper)).mean())
 
 
 def partition_agreement(x: Any) -> pa.Table:
