@@ -97,7 +97,7 @@ def diverse(
            [0, 0, 0, 1, 1, 1],
            [0, 0, 0, 1, 1, 2]], dtype=int8)
     """
-    from bigcons.io.batches import ColumnsSource
+    from bigcons.io.batches import columns_source
     from bigcons.store.ensemble import ensemble_of
 
     low, high = check_range(n_clusters)
@@ -123,7 +123,7 @@ def diverse(
                 partitions += CLUSTERERS[name](points, numbers, rng)
             listener.advance(1)
     titles = [f"{name}-{k}" for name in names for k in numbers]
-    table = ColumnsSource(partitions, data.n_objects, titles, ids=data.ids)
+    table = columns_source(partitions, data.n_objects, titles, ids=data.ids)
     provenance = {
         "generator": "diverse",
         "n_clusters": [low, high],

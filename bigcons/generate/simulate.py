@@ -15,7 +15,7 @@ import numpy as np
 from bigcons.disk.commit import is_store
 from bigcons.disk.schema import MISSING
 from bigcons.errors import EmptyPartitionError, InvalidInputError
-from bigcons.io.batches import ColumnsSource, values_of
+from bigcons.io.batches import columns_source, values_of
 from bigcons.io.factorize import label_dtype, rechunk
 from bigcons.io.features import open_features
 from bigcons.kernels.draws import draw_labels
@@ -218,4 +218,4 @@ def _ensemble_of(columns: Any, provenance: dict[str, Any], names: list[str] | No
     """Return the ensemble of the labels (n_partitions, n_objects) of partitions."""
     from bigcons.store.ensemble import ensemble_of
 
-    return ensemble_of(ColumnsSource(columns, len(columns[0]), names), provenance=provenance)
+    return ensemble_of(columns_source(columns, len(columns[0]), names), provenance=provenance)

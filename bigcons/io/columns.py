@@ -1,11 +1,11 @@
-"""Columns: which of a source are read, which one identifies its rows, and what is missing in them."""
+"""Columns: which of a table are read, which one identifies its rows, and what is missing in them."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,7 +58,8 @@ def select(
     """Choose which columns of a table to use, the one that identifies its rows, and how it is read.
 
     The result goes wherever a table goes: into `Ensemble.from_labels`, ``fit`` and ``predict``, the functions
-    of `bigcons.generate`, and so on. Most of these take the first parameters themselves.
+    of `bigcons.generate`, and so on. Most of these take the first parameters themselves. A choice of a choice
+    replaces what it names.
 
     Parameters
     ----------
@@ -102,79 +103,93 @@ def select(
     >>> bc.Ensemble.from_labels(bc.select(pa.table(labels), id="who")).ids.tolist()
     ['eve', 'bob', 'ann']
     """
-    if header not in (None, True, False):
-        raise InvalidInputError(
-            f"header={header!r} is no choice; use True, False or None.", parameter="header"
-        )
     if sep is not None and (not isinstance(sep, str) or len(sep.encode()) != 1 or sep in '"\r\n\0'):
         raise InvalidInputError(
             f"sep={sep!r} separates no columns; use one character, such as ';'.", parameter="sep"
         )
     if decimal is not None:
         check_choice("decimal", decimal, (".", ","))
-    given = (id, columns, drop, missing, header, sep, decimal, categorical)
-    return source if all(value is None for value in given) else Selection(source, *given)
+    options = {
+        "id": id,
+        "columns": columns,
+        "drop": drop,
+        "missing": missing,
+        "header": header,
+        "sep": sep,
+        "decimal": decimal,
+        "categorical": categorical,
+    }
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        return source
+    return replace(source, **given) if isinstance(source, Selection) else Selection(source, **given)
 
 
 def source_of(x: Any) -> Any:
     """Return what was chosen from, as the user gave it."""
-    return source_of(x.source) if isinstance(x, Selection) else x
-
-
-def choices_of(x: Any) -> list[Selection]:
-    """Return the choices from a source, the first one first."""
-    return [*choices_of(x.source), x] if isinstance(x, Selection) else []
+    return x.source if isinstance(x, Selection) else x
 
 
 def given_for(x: Any) -> dict[str, Any]:
-    """Return what `select` was given for a source, by parameter; later choices go before earlier ones."""
-    given = {
-        name: value for choice in choices_of(x) for name, value in vars(choice).items() if value is not None
-    }
-    return {name: value for name, value in given.items() if name != "source"}
+    """Return what `select` was given for a source, by parameter."""
+    options = vars(x) if isinstance(x, Selection) else {}
+    return {name: value for name, value in options.items() if value is not None and name != "source"}
 
 
-def choose(source: Source, choice: Selection, check: Callable[[Source], None] = lambda _: None) -> Source:
+def choose(
+    source: Source,
+    choice: Selection,
+    check: Callable[[Source], None] = lambda _: None,
+    *,
+    with_ids: bool = True,
+) -> Source:
     """Return a source with the columns of a choice, and with its ids; see `select`.
 
-    What ``check`` raises of the columns comes before the ids are read.
+    What ``check`` raises of the columns comes before the ids are read. Names of rows that were not asked for
+    are read ``with_ids`` only.
     """
-    rows: Source | None = None
-    dropped = {position for column in listed(choice.drop) for position in positions_of(source, column)}
-    if choice.columns is None:
-        positions = [c for c in range(source.n_columns) if c != source.index_position]
-    else:
-        positions = [c for column in listed(choice.columns) for c in positions_of(source, column)]
+    dropped = {
+        position
+        for column in listed(choice.drop)
+        if not is_index(source, column)
+        for position in positions_of(source, column)
+    }
+    positions = list(range(source.n_columns))
+    if choice.columns is not None:
+        positions = [
+            position for column in listed(choice.columns) for position in positions_of(source, column)
+        ]
         if len(set(positions)) < len(positions):
             raise InvalidInputError(f"columns={choice.columns!r} has one twice; name each once.")
-    is_index = choice.id is not None and _is_index(source, choice.id)
-    if is_index:
-        rows = source.row_names()
+    rows = None
+    if choice.id is not None and is_index(source, choice.id):
+        rows = source.index
     elif choice.id is not None:
-        at = _position(source, choice.id)
-        rows = source.texts(at) or source.selected([at])
+        (at,) = positions_of(source, choice.id, may_be_pattern=False)
+        rows = (source.text or source).selected([at])
         dropped.add(at)
-    positions = [c for c in positions if c not in dropped]
+    elif with_ids and source.is_named and source.ids is None:
+        rows = None if any(is_index(source, column) for column in listed(choice.drop)) else source.index
+    positions = [position for position in positions if position not in dropped]
     if not positions and (choice.columns, choice.drop, choice.id) != (None, None, None):
         raise InvalidInputError(f"{source.where} has no columns left; choose at least one besides the id.")
     chosen = source.selected(positions)
+    categorical = {
+        position for column in listed(choice.categorical) for position in positions_of(source, column)
+    }
+    chosen.categorical |= {place for place, position in enumerate(positions) if position in categorical}
+    if choice.missing is not None:
+        names = chosen.names or [str(position) for position in positions]
+        by_column = choice.missing if isinstance(choice.missing, Mapping) else {}
+        for name in by_column:
+            positions_of(source, name, may_be_pattern=False)
+        by_column = {str(name): values for name, values in by_column.items()} or dict.fromkeys(
+            names, choice.missing
+        )
+        chosen.rules = [missing_rule(by_column.get(name)) for name in names]
     check(chosen)
     if rows is not None:
-        chosen.ids = scan_ids(rows, rows.names[0] if rows.names else "id", is_index=is_index)
-    named = {position for column in listed(choice.categorical) for position in positions_of(source, column)}
-    chosen.categorical |= {place for place, position in enumerate(positions) if position in named}
-    if choice.missing is not None:
-        names, missing = chosen.names or [str(c) for c in positions], choice.missing
-        if isinstance(missing, Mapping):
-            for name in missing:
-                _position(source, name)
-            missing = {str(name): values for name, values in missing.items()}
-            chosen.rules = [missing_rule(missing.get(name)) for name in names]
-        else:
-            chosen.rules = [missing_rule(missing)] * len(names)
-    drops_index = INDEX in listed(choice.drop) and INDEX not in (source.names or [])
-    if drops_index or source.index_position in dropped:
-        chosen.is_named = False
+        chosen.ids = scan_ids(rows, rows.names[0] if rows.names else "id", is_index=rows is source.index)
     return chosen
 
 
@@ -185,42 +200,31 @@ def listed(columns: Columns | None) -> list[Column]:
     return [columns] if isinstance(columns, (str, int, np.integer)) else list(columns)
 
 
-def _is_index(source: Source, name: Column) -> bool:
-    """Return whether ``name`` means the names of the rows of a source."""
-    names, position = source.names or [], source.index_position
-    if position is not None:
-        return name in (position, names[position] if names else None) or (name == INDEX and name not in names)
-    index = source.row_names()
-    return name not in names and index is not None and name in (INDEX, *(index.names or []))
+def is_index(source: Source, column: Column) -> bool:
+    """Return whether a column is the names of the rows of a source."""
+    if source.index is None or column in (source.names or ()):
+        return False
+    return column in (INDEX, *(source.index.names or ()))
 
 
-def positions_of(source: Source, column: Column) -> list[int]:
+def positions_of(source: Source, column: Column, *, may_be_pattern: bool = True) -> list[int]:
     """Return the positions of a column, or of all that match a pattern; raise UnknownColumnError for none."""
-    names = source.names or []
-    if isinstance(column, str) and column not in names and any(mark in column for mark in "*?["):
-        matches = [c for c, name in enumerate(names) if fnmatchcase(name, column)]
-        if matches:
-            return [c for c in matches if c != source.index_position]
-    if column == INDEX and column not in names and source.is_named:
-        return [] if source.index_position is None else [source.index_position]
-    return [_position(source, column)]
-
-
-def _position(source: Source, column: Column) -> int:
-    """Return the position of a column; raise UnknownColumnError if there is none."""
     names = source.names
     if names is not None and isinstance(column, str):
-        if names.count(column) > 1:
+        positions = [c for c, name in enumerate(names) if name == column]
+        if not positions and may_be_pattern:
+            positions = [c for c, name in enumerate(names) if fnmatchcase(name, column)]
+        elif len(positions) > 1:
             raise InvalidInputError(
                 f"{source.where} has more than one column {column!r}; give each its own name."
             )
-        if column in names:
-            return names.index(column)
-        raise UnknownColumnError(source.where, column, names)
-    number = int(column) if isinstance(column, (int, np.integer)) or column.isdecimal() else -1
-    if not 0 <= number < source.n_columns:
+        if not positions:
+            raise UnknownColumnError(source.where, column, names)
+        return positions
+    position = int(column) if isinstance(column, (int, np.integer)) or column.isdecimal() else -1
+    if not 0 <= position < source.n_columns:
         raise UnknownColumnError(source.where, column, names, n_columns=source.n_columns)
-    return number
+    return [position]
 
 
 # Missing values
@@ -242,8 +246,6 @@ class MissingRule(NamedTuple):
     """Texts, without blanks around them."""
     numbers: frozenset[int] | None = None
     """Whole numbers; None for all negative ones."""
-    is_verbatim: bool = False
-    """Whether text is taken as it is, because a rule was applied to it before."""
 
     @property
     def more_words(self) -> tuple[str, ...]:
@@ -252,8 +254,6 @@ class MissingRule(NamedTuple):
 
     def label_of(self, text: str) -> str | None:
         """Return text without blanks around it, or None if it means missing."""
-        if self.is_verbatim:
-            return text
         text = text.strip()
         if text in self.words:
             return None
@@ -269,6 +269,8 @@ class MissingRule(NamedTuple):
 
 
 DEFAULT_RULE = MissingRule()
+NONE_MISSING = MissingRule(frozenset({""}), frozenset())
+"""The rule of an empty list, and of labels to which a rule was applied before."""
 
 
 def missing_rule(values: Any) -> MissingRule:
@@ -283,16 +285,16 @@ def missing_rule(values: Any) -> MissingRule:
     given = [value for value in ([values] if is_one else values) if not _is_null(value)]
     texts = {str(value).strip() for value in given}
     texts |= {str(int(value)) for value in given if isinstance(value, (bool, np.bool_))}  # 0 and 1 in arrays
-    numbers = {number for text in texts if (number := number_of(text)) is not None and number % 1 == 0}
     if not texts:
-        return MissingRule(frozenset({""}), frozenset())
-    return MissingRule(DEFAULT_RULE.words | texts, frozenset(map(int, numbers)) or None)
+        return NONE_MISSING
+    numbers = {int(number) for number in map(number_of, texts) if number is not None and number % 1 == 0}
+    return MissingRule(DEFAULT_RULE.words | texts, frozenset(numbers) or None)
 
 
 def rule_of_values(values: np.ndarray | None) -> MissingRule:
     """Return the rule for labels of a partition of an ensemble that are given back as these values."""
-    is_signed = values is not None and values.dtype != object and values.min(initial=0) < 0
-    return MissingRule(frozenset(), frozenset() if is_signed else None, is_verbatim=True)
+    is_default = values is None or (values.dtype != object and values.min(initial=0) >= 0)
+    return DEFAULT_RULE if is_default else NONE_MISSING
 
 
 def number_of(text: str) -> int | float | None:

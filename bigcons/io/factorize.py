@@ -247,7 +247,7 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
     if isinstance(raw, np.ma.MaskedArray) and raw.dtype.kind in "biuf":
         absent, raw = np.ma.getmaskarray(raw), raw.data
     elif not isinstance(raw, np.ndarray) or raw.dtype.kind not in "biuf":
-        raw = _arrow_column(raw, name, rule)
+        raw = _arrow_column(raw, name)
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -270,10 +270,9 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
 
 
 def _whole(raw: np.ndarray, name: str) -> np.ndarray:
-    """Return floats that are whole numbers as int64."""
+    """Return floats as int64; refuse fractions, and numbers so large that several integers become one."""
     exact = 2.0 ** (np.finfo(raw.dtype).nmant + 1)
-    raw = raw.astype(np.float64, copy=False)
-    if (broken := (np.rint(raw) != raw) | np.isinf(raw)).any():
+    if (broken := (raw != np.rint(raw)) | np.isinf(raw)).any():
         raise InvalidInputError(
             f"partition {name!r} has label {raw[broken][0]}; labels must be whole numbers or text. "
             "Leave the column out with drop= (--drop) or recode it; of features make an ensemble by "
@@ -297,43 +296,20 @@ def _signed(raw: np.ndarray, name: str) -> np.ndarray:
     return raw.astype(np.int64)
 
 
-def _arrow_column(raw: Any, name: str, rule: MissingRule) -> Any:
+def _arrow_column(raw: Any, name: str) -> Any:
     """Return a column as an Arrow array of numbers or text; refuse other types."""
     import pyarrow as pa
 
-    if isinstance(raw, np.ndarray) and raw.dtype.kind not in "OUST":
-        kind: Any = raw.dtype
-    else:
-        column = plain_arrow(raw)
-        if isinstance(column, str) and isinstance(raw, np.ndarray) and raw.dtype == object:
-            gap = np.array(None, object)
-            is_label = [not isinstance(value, str) or rule.label_of(value) is not None for value in raw]
-            column = plain_arrow(np.where(is_label, raw, gap))  # numbers, and text where they are missing
-        if isinstance(column, str):
-            if "UTF-8" in column:
-                raise InvalidInputError(
-                    f"partition {name!r} has bytes that are not UTF-8; decode its labels first."
-                )
-            kinds = " and ".join(sorted({type(value).__name__ for value in raw})[:4])
-            raise InvalidInputError(
-                f"partition {name!r} has labels of type {kinds}; "
-                "the labels of a partition must be all whole numbers or all text: recode them."
-            )
-        kind = column.type
-        if pa.types.is_null(kind):
-            return column.cast(pa.int8())
-        if pa.types.is_boolean(kind):
+    column = plain_arrow(raw)
+    kind = column if isinstance(column, str) else column.type
+    if not isinstance(column, str):
+        if pa.types.is_null(kind) or pa.types.is_boolean(kind):
             return column.cast(pa.int8())
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_large_string(kind):
             return column
-        if pa.types.is_nested(kind):
-            raise InvalidInputError(
-                f"partition {name!r} has labels of type {kind}; use a column of labels for each partition, "
-                "or leave it out with drop= (--drop)."
-            )
     raise InvalidInputError(
-        f"partition {name!r} has labels of type {kind}; labels must be whole numbers or text: recode them, "
-        "or leave it out with drop= (--drop)."
+        f"partition {name!r} has labels of type {kind}; labels must be all whole numbers or all text "
+        "(UTF-8): recode them, use a column of labels for each partition, or leave it out with drop= (--drop)."
     )
 
 
@@ -426,8 +402,8 @@ def encode_labels(
             codes[u] = encoding.encode(columns[u])
         del block, columns  # before the source makes the next ones
         if is_first:
-            is_named = source.ids is not None and not source.ids.facts.is_index  # an index may number rows
-            refuse_other_rows(source.where, source.n_rows, codes.T, encodings, may_be_long=not is_named)
+            may_be_long = source.ids is None or source.ids.facts.is_index  # which may number rows
+            refuse_other_rows(source.where, source.n_rows, codes.T, encodings, may_be_long=may_be_long)
             is_first = False
         n_labeled += np.count_nonzero(codes != MISSING, axis=1)
         yield np.ascontiguousarray(codes.T)
@@ -452,43 +428,31 @@ def refuse_other_rows(
     Of three or more columns of two labels, each object has the second one in exactly one: these are the
     clusters of one partition. A square matrix that is symmetric tells which objects belong together. In a
     long table of three columns, no two rows are of the same object and partition, but each of both has many
-    rows.
+    rows. Few rows may be like that by chance.
     """
     n_rows, n_columns = codes.shape
-    remedy = "or name the columns (columns=, --columns) if"
-    are_halves = n_rows >= 20 and n_columns > 2 and codes.min() == 0 and (codes.max(axis=0) == 1).all()
-    if are_halves and (codes.sum(axis=1) == 1).all():
+    what = ""
+    if n_rows >= 20 and n_columns > 2 and codes.min() == 0 and (codes.max(axis=0) == 1).all():
+        if (codes.sum(axis=1) == 1).all():
+            what = "a column for each cluster: then pass Ensemble.from_memberships([x]) (--memberships)"
+    elif n_rows >= 20 and codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
+        what = "a symmetric matrix that tells which objects belong together: then pass its partitions"
+    elif may_be_long and n_columns == 3 and n_rows >= 200:
+        for thing, voter in ((0, 1), (0, 2), (1, 2)):
+            pairs = codes[:, [thing, voter]].astype(np.int64)
+            n_pairs = len(np.unique(pairs[:, 0] * (int(pairs[:, 1].max()) + 1) + pairs[:, 1]))
+            n_here = min(len(np.unique(column)) for column in pairs.T)
+            n_values = max(len(encodings[c].values) for c in (thing, voter))
+            is_long = pairs.min() >= 0 and n_pairs == n_rows and 2 * n_here <= n_rows
+            if is_long and 2 * n_values <= encodings[thing].n_labeled:
+                what = (
+                    f"a long table, whose rows have different {encodings[thing].name!r} and "
+                    f"{encodings[voter].name!r}: then pass it to Ensemble.from_long(table, object=..., "
+                    "partition=..., label=...) (bigcons import --long)"
+                )
+    if what:
         raise InvalidInputError(
-            f"{where} may have a column for each cluster, because each object has the second label in "
-            f"exactly one of {n_columns}; pass it to Ensemble.from_memberships([x]) (bigcons import "
-            f"--memberships), {remedy} they are partitions."
-        )
-    if n_rows >= 20 and codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
-        raise InvalidInputError(
-            f"{where} is a symmetric matrix of {n_rows:,} rows, which may tell of each two objects "
-            f"whether they belong together; pass the partitions that it was made of, {remedy} they are "
-            "partitions."
-        )
-    if not may_be_long:
-        return
-    if n_columns != 3 or n_rows < 200:  # fewer rows may by chance not agree in two of three partitions
-        return
-    names = [encoding.name for encoding in encodings]
-    for thing, voter, label in ((0, 1, 2), (0, 2, 1), (1, 2, 0)):
-        pair = codes[:, [thing, voter]].astype(np.int64)
-        counts = [len(encodings[c].values) for c in (thing, voter)]
-        n_pairs = len(np.unique(pair[:, 0] * (int(pair[:, 1].max()) + 1) + pair[:, 1]))
-        n_here = min(len(np.unique(column)) for column in pair.T)
-        is_long = pair.min() >= 0 and n_pairs == n_rows and 2 * n_here <= n_rows
-        if not is_long or 2 * max(counts) > encodings[thing].n_labeled:
-            continue
-        if counts[0] < counts[1]:
-            thing, voter = voter, thing
-        raise InvalidInputError(
-            f"{where} may be a long table, because no two rows have the same {names[thing]!r} and "
-            f"{names[voter]!r}; pass it to Ensemble.from_long(table, object={names[thing]!r}, "
-            f"partition={names[voter]!r}, label={names[label]!r}) (bigcons import --long), {remedy} each row "
-            f"is an object in {n_columns} partitions."
+            f"{where} may be {what}; or name the columns (columns=, --columns) if each is a partition."
         )
 
 

@@ -2,7 +2,7 @@
 
 Every column of a table counts the same: once scaled, the mean squared distance of two objects in it is 2.
 
-- Numbers, booleans (0 and 1), dates and durations (in days) are scaled to mean 0 and variance 1.
+- Numbers, booleans (0 and 1) and dates (in days) are scaled to mean 0 and variance 1.
 - Text and categories are one-hot: one column for each of up to `LEVELS` values, which share one scale. More
   values are hashed into `LEVELS` columns. Blanks around text do not count, and the words that pandas reads as
   missing are missing. Missing text is a value of its own; one that did not occur has none of the columns.
@@ -19,7 +19,6 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -34,7 +33,6 @@ from bigcons.io.columns import (
     MISSING_WORDS,
     Column,
     Columns,
-    choices_of,
     given_for,
     listed,
     loose_number,
@@ -50,11 +48,7 @@ from bigcons.validation import check_rows
 LEVELS = 64
 """Columns that a column of text has at most. Each costs as much as a number."""
 
-NUMBER, BOOLEAN, DATE, DURATION, CATEGORY, HASHED = (
-    *("number", "boolean", "date", "duration"),
-    *("category", "hashed"),
-)
-_KINDS = (NUMBER, BOOLEAN, DATE, DURATION, CATEGORY, HASHED)
+NUMBER, DATE, CATEGORY, HASHED = _KINDS = ("number", "date", "category", "hashed")
 _TEXTS = (CATEGORY, HASHED)
 
 
@@ -63,7 +57,7 @@ class ColumnCode(NamedTuple):
 
     name: str
     kind: str
-    """number, boolean, date, duration, category or hashed."""
+    """number, date, category or hashed."""
     levels: tuple[str, ...] = ()
     """The values of a category, ascending."""
     may_miss: bool = False
@@ -332,18 +326,18 @@ class FeatureEncoding:
 
     def summary(self) -> str:
         """Return one line that tells how many columns are of which kind, and names some of each."""
-        counts = {kind: [c for c in self.columns if c.kind == kind] for kind in _KINDS}
-        if len(counts[NUMBER]) == len(self.columns):
-            return f"{len(self.columns):,} column{'s' if len(self.columns) > 1 else ''} of numbers"
-        plural = {BOOLEAN: "booleans", CATEGORY: "categories", HASHED: "hashed"}
+        columns = f"{len(self.columns):,} column{'s' * (len(self.columns) > 1)}"
+        if all(code.kind == NUMBER for code in self.columns):
+            return f"{columns} of numbers"
         parts = []
-        for kind, found in counts.items():
-            if not found:
-                continue
-            names = f" ({', '.join(c.name for c in found[:8])}{', ...' if len(found) > 8 else ''})"
-            word = kind if len(found) == 1 else plural.get(kind, f"{kind}s")
-            parts.append(f"{len(found):,} {word}{names}")
-        return f"{len(self.columns):,} column{'s' if len(self.columns) > 1 else ''}: {', '.join(parts)}"
+        for kind, plural in zip(_KINDS, ("numbers", "dates", "categories", "hashed"), strict=True):
+            names = [code.name for code in self.columns if code.kind == kind]
+            if names:
+                more = ", ..." * (len(names) > 8)
+                parts.append(
+                    f"{len(names):,} {kind if len(names) == 1 else plural} ({', '.join(names[:8])}{more})"
+                )
+        return f"{columns}: {', '.join(parts)}"
 
 
 # What a column is
@@ -352,31 +346,22 @@ class FeatureEncoding:
 def kind_of(kind: pa.DataType) -> str | None:
     """Return what a column of an Arrow type becomes, CATEGORY for any text; None if it is no feature."""
     types = pa.types
-    if types.is_dictionary(kind) or is_text(kind):
-        return CATEGORY
-    if types.is_boolean(kind):
-        return BOOLEAN
-    if types.is_timestamp(kind) or types.is_date(kind):
-        return DATE
-    if types.is_duration(kind) or types.is_time(kind):
-        return DURATION
-    numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
-    return NUMBER if any(test(kind) for test in numeric) else None
+    tests = {
+        CATEGORY: (types.is_dictionary, types.is_string, types.is_large_string, types.is_string_view),
+        DATE: (types.is_timestamp, types.is_date),
+        NUMBER: (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null),
+    }
+    return next((name for name, is_kind in tests.items() if any(test(kind) for test in is_kind)), None)
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type is text."""
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def as_arrow(column: Any, kind: pa.DataType | None, name: str, where: str) -> Any:
-    """Return a column as one Arrow array, of the type that the table declares, if any."""
+def as_arrow(column: Any, name: str, where: str) -> Any:
+    """Return a column as one Arrow array."""
     if isinstance(column, pa.ChunkedArray):
         return column.combine_chunks()
     if not isinstance(column, np.ndarray):
         return column
     try:
-        return pa.array(column, kind, from_pandas=True)
+        return pa.array(column, from_pandas=True)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise InvalidInputError(
             f"column {name!r} of {where} has mixed types ({first_line(error)}); convert it to one type."
@@ -391,73 +376,48 @@ def texts_of(column: Any, missing: tuple[str, ...]) -> tuple[list[str | None], n
         column = column.cast(pa.large_string())
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     rows = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    return [_as_text(value, missing) for value in encoded.dictionary.to_pylist()], rows
-
-
-def _as_text(value: Any, missing: tuple[str, ...]) -> str | None:
-    """Return a value as it would stand in a file, None if it means that there is none."""
-    if isinstance(value, float) and value == int(value if np.isfinite(value) else 0):
-        value = int(value)
-    text = str(value).strip()
-    return None if value is None or text in MISSING_WORDS or text in missing else text
+    texts: list[str | None] = []
+    for value in encoded.dictionary.to_pylist():
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # as it would stand in a file
+        text = str(value).strip()
+        is_missing = value is None or text in MISSING_WORDS or text in missing
+        texts.append(None if is_missing else text)
+    return texts, rows
 
 
 def codes_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
     """Return which column of a category each row has, ``(rows,)`` int64, -1 of none."""
-    texts, rows = texts_of(as_arrow(column, None, code.name, where), code.missing)
+    texts, rows = texts_of(as_arrow(column, code.name, where), code.missing)
     missing = code.width - 1 if code.may_miss else -1
     if code.kind == HASHED:
-        found = [missing if text is None else zlib.crc32(text.encode()) % LEVELS for text in texts]
+        codes = [missing if text is None else zlib.crc32(text.encode()) % LEVELS for text in texts]
     else:
         places: dict[str | None, int] = {level: place for place, level in enumerate(code.levels)}
         places[None] = missing
-        found = [places.get(text, -1) for text in texts]
-    return np.array([*found, missing], np.int64)[rows]
+        codes = [places.get(text, -1) for text in texts]
+    return np.array([*codes, missing], np.int64)[rows]
 
 
 def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
-    """Return a column of numbers, booleans, dates or durations ``(rows,)`` float64, NaN where missing."""
-    if isinstance(column, np.ndarray) and column.dtype.kind in "buif" and code.kind in (NUMBER, BOOLEAN):
+    """Return a column of numbers, or of dates in days, ``(rows,)`` float64, NaN where missing."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "buif" and code.kind == NUMBER:
         return without_missing(column.astype(np.float64, copy=False), code, column.dtype)
-    column = as_arrow(column, None, code.name, where)
+    column = as_arrow(column, code.name, where)
     kind = column.type
-    if is_text(kind) or pa.types.is_dictionary(kind):
-        texts, rows = texts_of(column, code.missing)
-        column = pa.array([*texts, None], pa.large_string()).take(pa.array(rows % (len(texts) + 1)))
-        if column.null_count == len(column):
-            return np.full(len(column), np.nan)
-        if code.kind == NUMBER and code.missing:
-            with suppress(pa.ArrowException):
-                return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
-        if code.kind != DATE:
-            raise InvalidInputError(
-                f"column {code.name!r} of {where} has text, such as {column.drop_null()[0].as_py()!r}, where "
-                f"it had {code.kind}s before; convert it to one type."
-            )
-        try:
-            has_zone = re.search(r":.*(Z|[+-]\d\d:?\d\d)$", column.drop_null()[0].as_py())
-            column = column.cast(pa.timestamp("us", "UTC" if has_zone else None))
-        except pa.ArrowException as error:
-            raise InvalidInputError(
-                f"column {code.name!r} of {where} has text that is no date ({first_line(error)}); write "
-                "dates as 2024-12-31."
-            ) from None
-        kind = column.type
-    if pa.types.is_null(kind):
+    if pa.types.is_null(kind) or (kind_of(kind) == CATEGORY and not any(texts_of(column, code.missing)[0])):
         return np.full(len(column), np.nan)
-    is_date, is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind), pa.types.is_time(kind)
-    if is_date != (code.kind == DATE) or (code.kind == DURATION) != (is_time or pa.types.is_duration(kind)):
+    if kind_of(kind) != code.kind:
         raise InvalidInputError(
-            f"column {code.name!r} of {where} has type {kind}, but it is a {code.kind}; convert it."
+            f"column {code.name!r} of {where} has type {kind}, where it had {code.kind}s before; convert it."
         )
-    if code.kind not in (DATE, DURATION):
-        found = np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-        is_single = pa.types.is_float32(kind)
-        return without_missing(found, code, np.dtype(np.float32 if is_single else np.float64))
-    unit = pa.timestamp("us", getattr(kind, "tz", None)) if is_date else pa.duration("us")
-    micros = pc.cast(column, pa.time64("us") if is_time else unit, safe=False).cast(pa.int64())
-    days = pc.cast(micros, pa.float64(), safe=False).to_numpy(zero_copy_only=False) / 86_400e6
-    return np.asarray(days)
+    if code.kind == DATE:
+        micros = pc.cast(column, pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
+        days = pc.cast(micros, pa.float64(), safe=False).to_numpy(zero_copy_only=False) / 86_400e6
+        return np.asarray(days)
+    numbers = np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    is_single = pa.types.is_float32(kind)
+    return without_missing(numbers, code, np.dtype(np.float32 if is_single else np.float64))
 
 
 def without_missing(values: np.ndarray, code: ColumnCode, dtype: np.dtype) -> np.ndarray:
@@ -470,35 +430,43 @@ def without_missing(values: np.ndarray, code: ColumnCode, dtype: np.dtype) -> np
     return np.where(np.isin(values, numbers), values.dtype.type(np.nan), values)
 
 
-# Columns whose values all differ
+class _Texts:
+    """What has been seen of a column of text."""
 
+    def __init__(self, code: ColumnCode, *, is_named: bool) -> None:
+        self._code, self._is_named = code, is_named
+        self._levels: set[str] = set()
+        self._has_gaps = False
+        self.like_number: str = ""
+        """A text that may be a number or date, or a code."""
 
-def refuse_columns(problems: Mapping[str, Sequence[tuple[str, str]]], where: str) -> None:
-    """Raise InvalidInputError if there are problems, all of them in one message.
+    def add(self, column: Any) -> None:
+        """Look at the next rows, an Arrow array."""
+        texts, rows = texts_of(column, self._code.missing)
+        used = {texts[at] if at >= 0 else None for at in np.unique(rows).tolist()}
+        self._has_gaps = self._has_gaps or None in used
+        levels = {text for text in used if text is not None}
+        if not (self._is_named or pa.types.is_dictionary(column.type)):
+            self.like_number = self.like_number or min(filter(_LIKE_NUMBER.fullmatch, levels), default="")
+        if len(self._levels) <= LEVELS:
+            self._levels |= levels
 
-    ``problems`` are names of columns and what they are, by what to do about them.
-    """
-    n_columns = sum(map(len, problems.values()))
-    if n_columns == 1:
-        ((remedy, ((name, what),)),) = problems.items()
-        raise InvalidInputError(f"column {name!r} of {where} {what}; {remedy}.")
-    told = []
-    for remedy, found in problems.items():
-        shown = "; ".join(f"{name!r} {what}" for name, what in found[:20])
-        more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
-        told.append(f"{shown}{more}; {remedy}" if len(problems) == 1 else f"{shown}{more} ({remedy})")
-    if told:
-        raise InvalidInputError(f"{where} has {n_columns} columns that are no features: {'; '.join(told)}.")
+    def code(self) -> ColumnCode:
+        """Return what the column becomes."""
+        if not self._levels:
+            return self._code._replace(kind=NUMBER)
+        if len(self._levels) > LEVELS:
+            return self._code._replace(kind=HASHED, may_miss=self._has_gaps)
+        return self._code._replace(levels=tuple(sorted(self._levels)), may_miss=self._has_gaps)
 
 
 # Reading
 
-_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?")
 _LIKE_NUMBER = re.compile(
     r"(?i)(?=\D*\d)([^a-z]|jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?"
-    r"|oct(ober)?|nov(ember)?|dec(ember)?|\de[+-]?\d)+"
+    r"|oct(ober)?|nov(ember)?|dec(ember)?|\d[te][+-]?\d|\dz)+"
 )
-"""Text with a digit and no letters but of months: a number or date in another form, or a code."""
+"""Text with a digit and no letters but of months: a number or date, or a code."""
 
 
 def open_features(
@@ -525,25 +493,23 @@ def open_features(
         Columns of numbers with heavy tails, to be taken as ``sign(x) log(1 + |x|)``; names, patterns or
         positions.
 
-    Numbers and booleans are used unchanged, dates and durations as days; columns of text are one-hot, or
-    hashed if they have many values: see `FeatureEncoding`. Text of which each value is an ISO date is a date,
-    as in a CSV file. Text with values of digits and no letters may be numbers, dates or codes and is refused,
-    unless `select` names it as ``categorical``, or all other values as ``missing``.
+    Numbers and booleans are used unchanged, dates as days; columns of text are one-hot, or hashed if they
+    have many values: see `FeatureEncoding`. Text with values of digits and no letters may be numbers, dates
+    or codes and is refused, unless `select` names it as ``categorical``; Arrow finds dates in CSV.
 
-    Cost: only the head of the source is read, except that a first pass reads a source with text, and all of a
-    source whose number of rows is unknown (CSV, dask dataframe). Memory: a block, plus what the source
+    Cost: only the head of the source is read, except that a first pass reads the columns of text, and one of
+    a source whose number of rows is unknown (CSV, dask dataframe). Memory: a block, plus what the source
     decodes at once (`Features.held_bytes`): two Zarr chunks, a dask partition, two pages of every Parquet
     column (usually 2.5 MB each), 64 MB of CSV; an Arrow stream is kept in memory.
 
-    Raises StoreNotFoundError for a path that does not exist, and InvalidInputError, naming all such columns
-    before any row is read, for types that are no features; after a first pass, for infinite values and for
-    columns that look like ids, because all values in the first 65,536 rows, of 200 or more, are different
-    whole numbers or texts, unless ``columns`` names the features. Missing and infinite values
+    Raises StoreNotFoundError for a path that does not exist, and InvalidInputError for types that are no
+    features, and for columns that look like ids, because all values in the first 65,536 rows, of 200 or more,
+    are different whole numbers or texts, unless ``columns`` names the features. Missing and infinite values
     raise InvalidInputError, with row and column, when they are read, but missing ones in `bigcons.generate`,
     which fills them.
     """
     if isinstance(source, Features):
-        if id is not None or columns is not None or drop is not None or log is not None:
+        if (id, columns, drop, log) != (None,) * 4:
             raise InvalidInputError(
                 "the features are open; choose id, columns, drop and log where they are opened."
             )
@@ -553,16 +519,10 @@ def open_features(
             f"{source} is a store of bigcons, not features; pass the features of the objects."
         )
     chosen = select(source, id=id, columns=columns, drop=drop)
-    table = open_source(chosen, "features", check=_refuse_types)
-    are_chosen = any(choice.columns is not None for choice in choices_of(chosen))
-    options = {"log": log, **given_for(chosen)}
-    plain = {name: getattr(given, "tolist", lambda given=given: given)() for name, given in options.items()}
-    return Features(
-        table,
-        log=log,
-        are_chosen=are_chosen,
-        options={name: str(given) for name, given in plain.items() if given is not None},
-    )
+    options = {name: value for name, value in {"log": log, **given_for(chosen)}.items() if value is not None}
+    plain = {name: str(v.tolist() if hasattr(v, "tolist") else v) for name, v in options.items()}
+    table = open_source(chosen, "features")
+    return Features(table, log=log, are_chosen="columns" in options, options=plain)
 
 
 def encoded_features(source: object, encoding: FeatureEncoding, id: Column | None = None) -> Features:
@@ -570,24 +530,6 @@ def encoded_features(source: object, encoding: FeatureEncoding, id: Column | Non
     return (
         source if isinstance(source, Features) else Features(encoding.table_of(source, id), encoding=encoding)
     )
-
-
-def _refuse_types(table: Source) -> None:
-    """Raise InvalidInputError, naming all columns whose types are no features."""
-    if table.dtype is not None and table.dtype.kind not in "buif":
-        raise InvalidInputError(
-            f"{table.where} has dtype {table.dtype}; an array of features must be real numbers: use a "
-            "table for text columns."
-        )
-    types = table.column_types() or []
-    names = table.names or [f"f{c}" for c in range(table.n_columns)]
-    problems = [
-        (name, f"has type {kind}") for name, kind in zip(names, types, strict=False) if kind_of(kind) is None
-    ]
-    remedy = "drop " + ("it" if len(problems) == 1 else "them") + " (drop=, --drop)"
-    remedy += ", or convert to numbers, dates or text, a list to columns"
-    if problems:
-        refuse_columns({remedy: problems}, table.where)
 
 
 class Features:
@@ -634,45 +576,14 @@ class Features:
         self.ids: Ids | None = table.ids
         self.id_column: Ids | None = self.ids
         self.is_sparse: bool = table.is_sparse
-        if table.n_columns == 0:
-            raise InvalidInputError(f"{self.where} has no columns; features need at least one.")
-        _refuse_types(table)
-        names = table.names or [f"f{c}" for c in range(table.n_columns)]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise InvalidInputError(
-                f"{self.where} has more than one column {repeated[0]!r}; give each its own name."
-            )
-        self._types = table.column_types()
         if encoding is None:
-            kinds = [NUMBER] * len(names) if self._types is None else [kind_of(t) for t in self._types]
-            codes = [
-                ColumnCode(name, kind or NUMBER, missing=table.rule_of(c).more_words)
-                for c, (name, kind) in enumerate(zip(names, kinds, strict=True))
-            ]
-            for c in table.categorical:
-                if codes[c].kind in (NUMBER, BOOLEAN):
-                    codes[c] = codes[c]._replace(kind=CATEGORY)
-            logged = sorted({c for column in listed(log) for c in positions_of(table, column)})
-            self._are_chosen: bool = are_chosen or table.dtype is not None
-            if table.n_rows is None or any(code.kind == CATEGORY for code in codes):
-                codes = self._look_at(codes)
-            elif not self._are_chosen:
-                together = max(VALUES_TOGETHER // BLOCK_ROWS, 1)  # columns: no more values than later
-                for first in range(0, len(codes), together):
-                    some = list(range(first, min(first + together, len(codes))))
-                    self._refuse_ids(next(iter(table.batches(BLOCK_ROWS, columns=some)), []), codes, first)
-            for c in logged:
-                if codes[c].kind not in (NUMBER, BOOLEAN):
-                    raise InvalidInputError(
-                        f"log names column {names[c]!r} of {self.where}, a {codes[c].kind}; name columns of "
-                        "numbers."
-                    )
-                codes[c] = codes[c]._replace(logged=True)
+            codes = self._codes(log)
+            if table.dtype is None and not are_chosen:
+                self._refuse_ids(codes)
             id_name = None if table.ids is None or table.ids.facts.is_index else table.ids.facts.name
             encoding = FeatureEncoding(tuple(codes), table.names is not None, None, id_name)
-        elif table.n_rows is None:
-            for _ in table.batches(1 << 16, columns=[0]):
+        if table.n_rows is None:
+            for _ in table.batches(BLOCK_ROWS, columns=[0]):
                 pass
         self.encoding: FeatureEncoding = encoding
         self.names: list[str] = encoding.names
@@ -686,6 +597,86 @@ class Features:
         exact = table.dtype is not None and np.can_cast(table.dtype, np.float32)
         self.dtype: np.dtype = np.dtype(np.float32 if exact else np.float64)
 
+    def _codes(self, log: Columns | None) -> list[ColumnCode]:
+        """Return what the columns become, those of text after a pass over them."""
+        table = self._table
+        names = table.names or [f"f{c}" for c in range(table.n_columns)]
+        if len(set(names)) < len(names) or not names:
+            repeated = [name for name in names if names.count(name) > 1]
+            what = f"more than one column {repeated[0]!r}" if repeated else "no columns"
+            raise InvalidInputError(f"{self.where} has {what}; give each its own name, and at least one.")
+        types: Sequence[Any] | None = table.column_types()
+        if types is None:
+            is_number = table.dtype is not None and table.dtype.kind in "buif"
+            types = [pa.from_numpy_dtype(table.dtype) if is_number else table.dtype] * len(names)
+        kinds = [kind_of(kind) if isinstance(kind, pa.DataType) else None for kind in types]
+        if None in kinds:
+            triples = zip(names, types, kinds, strict=True)
+            refused = [f"{name} ({kind})" for name, kind, becomes in triples if becomes is None]
+            raise InvalidInputError(
+                f"{self.where} has columns of types that are no features, {shown(refused)}; leave them out "
+                "(drop=, --drop), or convert them to numbers, dates or text, lists to columns."
+            )
+        codes = [
+            ColumnCode(name, kind or NUMBER, missing=table.rule_of(c).more_words)
+            for c, (name, kind) in enumerate(zip(names, kinds, strict=True))
+        ]
+        for c in table.categorical:
+            codes[c] = codes[c]._replace(kind=codes[c].kind if codes[c].kind == DATE else CATEGORY)
+        texts = {
+            c: _Texts(code, is_named=c in table.categorical)
+            for c, code in enumerate(codes)
+            if code.kind == CATEGORY
+        }
+        with progress("look at the columns", table.n_rows or 0) as listener:
+            for rows in table.batches(BLOCK_ROWS, columns=list(texts)) if texts else ():
+                for c, column in zip(texts, rows if isinstance(rows, list) else rows.T, strict=True):
+                    texts[c].add(as_arrow(column, names[c], self.where))
+                listener.advance(len(rows[0] if isinstance(rows, list) else rows))
+        odd = [f"{names[c]!r}, such as {text.like_number!r}" for c, text in texts.items() if text.like_number]
+        if odd:
+            raise InvalidInputError(
+                f"{self.where} has text that may be numbers or dates in column {'; '.join(odd)}; write "
+                "numbers alone, as 1234.5 (or with decimal=',' of bigcons.select, --decimal ,), and convert "
+                "dates, or name the column in categorical= (--categorical) if its values are categories, or what is "
+                "missing in missing= (--missing)."
+            )
+        codes = [texts[c].code() if c in texts else code for c, code in enumerate(codes)]
+        for c in sorted({c for column in listed(log) for c in positions_of(table, column)}):
+            if codes[c].kind != NUMBER:
+                raise InvalidInputError(
+                    f"log names column {names[c]!r} of {self.where}, a {codes[c].kind}; name columns of "
+                    "numbers."
+                )
+            codes[c] = codes[c]._replace(logged=True)
+        return codes
+
+    def _refuse_ids(self, codes: Sequence[ColumnCode]) -> None:
+        """Raise InvalidInputError for columns with a different whole number or text in each of many rows."""
+        like_ids = []
+        # columns: no more values than later, but of what is read as a whole
+        together = len(codes) if self._table.n_rows is None else max(VALUES_TOGETHER // BLOCK_ROWS, 1)
+        for first in range(0, len(codes), together):
+            places = list(range(first, min(first + together, len(codes))))
+            batch: Rows = next(iter(self._table.batches(BLOCK_ROWS, columns=places)), [])
+            for c, column in zip(places, batch, strict=False):
+                if len(column) < 200 or c in self._table.categorical or codes[c].kind == DATE:
+                    continue
+                values = as_arrow(column, codes[c].name, self.where)
+                if codes[c].kind == NUMBER:
+                    numbers = numbers_of(values, codes[c], self.where)
+                    if not ((np.rint(numbers) == numbers) & np.isfinite(numbers)).all():
+                        continue
+                if values.null_count == 0 and len(values.unique()) == len(values):
+                    like_ids.append(codes[c].name)
+        if like_ids:
+            name = like_ids[0]
+            remedy = f"pass id={name!r} (--id {name}) if it names the rows, " if self.ids is None else ""
+            raise InvalidInputError(
+                f"{self.where} has another whole number or text in every row of column {shown(like_ids)}; "
+                f"{remedy}leave it out with drop= (--drop), or name all features in columns= (--columns)."
+            )
+
     @property
     def id_name(self) -> str | None:
         """Name of the column that identifies the objects; None if they have no ids."""
@@ -693,12 +684,6 @@ class Features:
 
     def __repr__(self) -> str:
         return f"Features({self.where!r}, n_objects={self.n_objects}, n_features={self.n_features})"
-
-    @property
-    def categories(self) -> dict[str, np.ndarray]:
-        """The sorted values of each column of text; none of one that is hashed."""
-        found = [code for code in self.encoding.columns if code.kind in (CATEGORY, HASHED)]
-        return {code.name: np.array(code.levels) for code in found}
 
     @property
     def row_values(self) -> int:
@@ -726,10 +711,10 @@ class Features:
 
         With ``gaps``, missing values are NaN, else refused; with ``sparse``, rows of a sparse source are CSR.
         """
-        if not (sparse and self.is_sparse):
+        if sparse and self.is_sparse:
+            yield from self._sparse_blocks(self.blocks(rows or self.sparse_rows)[first:])
+        else:
             yield from self._stream(self.blocks(rows)[first:], gaps or self._may_be_missing)
-            return
-        yield from self._sparse_blocks(self.blocks(rows or self.sparse_rows)[first:])
 
     def _stream(self, blocks: list[Block], gaps: bool) -> Iterator[tuple[Block, np.ndarray]]:
         """Yield adjacent blocks with their values, assembled from the blocks of the table."""
@@ -743,7 +728,13 @@ class Features:
             filled = 0
             while filled < block.n_rows:
                 if len(rest) == 0:
-                    rest = self._cast(next(pieces, None))
+                    if (piece := next(pieces, None)) is None:
+                        raise InvalidInputError(
+                            f"{self.where} has fewer rows than the {self.n_objects:,} at first; do not "
+                            "change it while it is read."
+                        )
+                    rest = self.encoding.numbers(piece, self.dtype, self.where)
+                    del piece
                 taken = rest[: block.n_rows - filled]
                 values[filled : filled + len(taken)] = taken
                 filled += len(taken)
@@ -752,7 +743,7 @@ class Features:
             if not finite.all() and (not gaps or np.isinf(values).any()):
                 refused = np.isinf(values) if gaps else ~finite
                 row, column = np.unravel_index(int(np.argmax(refused)), refused.shape)
-                raise self._not_finite(values[row, column], block.start + int(row), self.names[column])
+                raise self._not_finite(values[row, column], block.start + int(row), int(column))
             yield block, values
 
     def _sparse_blocks(self, blocks: list[Block]) -> Iterator[tuple[Block, Any]]:
@@ -762,153 +753,11 @@ class Features:
                 if not (finite := np.isfinite(rows.data)).all():
                     at = int(finite.argmin())
                     row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
-                    name = self.names[int(rows.indices[at])]
-                    raise self._not_finite(rows.data[at], block.start + row, name)
+                    raise self._not_finite(rows.data[at], block.start + row, int(rows.indices[at]))
                 yield block, rows
 
-    def _not_finite(self, value: Any, row: int, name: str) -> InvalidInputError:
-        remedy = "replace what is infinite" if np.isinf(value) else "fill or drop missing values"
+    def _not_finite(self, value: Any, row: int, column: int) -> InvalidInputError:
         return InvalidInputError(
-            f"{self.where} has {value} at row {row} (from 0), column {name!r}; features must be finite: "
-            f"{remedy} first."
+            f"{self.where} has {value} at row {row} (from 0), column {self.names[column]!r}; features must "
+            "be finite: replace what is infinite, and fill what is missing, first."
         )
-
-    def _cast(self, rows: Rows | None) -> np.ndarray:
-        """Return a block of the table as numbers, missing values as NaN."""
-        if rows is None:
-            raise InvalidInputError(
-                f"{self.where} has fewer rows than the {self.n_objects:,} of the first pass; "
-                "do not modify it while it is read."
-            )
-        if isinstance(rows, list) and self._types is not None:
-            rows = [self._of_its_type(column, c) for c, column in enumerate(rows)]
-        return self.encoding.numbers(rows, self.dtype, self.where)
-
-    def _of_its_type(self, column: Any, c: int) -> Any:
-        """Return a column of the source; those of objects as Arrow, of the type that the table declares."""
-        if isinstance(column, np.ndarray) and column.dtype.kind not in "buif":
-            kind = self._types[c] if self._types is not None and column.dtype.kind == "O" else None
-            return as_arrow(column, kind, self._table.names[c] if self._table.names else f"f{c}", self.where)
-        return column
-
-    # Looking at all columns first
-
-    def _look_at(self, codes: list[ColumnCode]) -> list[ColumnCode]:
-        """Return what the columns become, after a pass that finds all that is wrong with any of them.
-
-        The table counts its rows along the way.
-        """
-        table, n_rows = self._table, 0
-        infinite: dict[int, int] = {}
-        texts = {c: _Texts(c in table.categorical) for c, code in enumerate(codes) if code.kind == CATEGORY}
-        with ExitStack() as stack:
-            listener = None
-            if table.n_rows is not None:
-                listener = stack.enter_context(progress("look at the columns", table.n_rows))
-            for rows in table.batches(BLOCK_ROWS):
-                n_here = len(rows[0]) if isinstance(rows, list) else rows.shape[0]
-                if n_rows == 0 and not self._are_chosen:
-                    self._refuse_ids(rows, codes)
-                if isinstance(rows, list) or texts:
-                    for c, column in enumerate(rows if isinstance(rows, list) else rows.T):
-                        column = self._of_its_type(column, c)
-                        if c in texts:
-                            texts[c].add(as_arrow(column, None, codes[c].name, self.where), codes[c].missing)
-                            continue
-                        found = numbers_of(column, codes[c], self.where)
-                        if c not in infinite and np.isinf(found).any():
-                            infinite[c] = n_rows + int(np.argmax(np.isinf(found)))
-                n_rows += n_here
-                if listener is not None:
-                    listener.advance(n_here)
-        problems: dict[str, list[tuple[str, str]]] = {}
-        for c, code in enumerate(codes):
-            if c in infinite:
-                what = f"is infinite at row {infinite[c]} (from 0)"
-                problems.setdefault(_INFINITE, []).append((code.name, what))
-            elif c in texts and texts[c].like_number and not texts[c].are_numbers_with_gaps:
-                what = f"has text such as {texts[c].like_number!r}"
-                problems.setdefault(_NUMBERS, []).append((code.name, what))
-        refuse_columns(problems, self.where)
-        return [texts[c].code(code) if c in texts else code for c, code in enumerate(codes)]
-
-    def _refuse_ids(self, rows: Rows, codes: list[ColumnCode], begin: int = 0) -> None:
-        """Raise InvalidInputError for columns with a different whole number or text in each of the rows.
-
-        ``rows`` has the columns from ``begin`` on, or some of them.
-        """
-        if not isinstance(rows, list) or not rows or len(rows[0]) < 200:
-            return
-        problems = []
-        for c, (column, code) in enumerate(zip(rows, codes[begin:], strict=False), begin):
-            if c in self._table.categorical or code.kind not in (NUMBER, CATEGORY):
-                continue
-            values = as_arrow(self._of_its_type(column, c), None, code.name, self.where)
-            if code.kind == NUMBER:
-                numbers = numbers_of(values, code, self.where)
-                if not ((np.rint(numbers) == numbers) & np.isfinite(numbers)).all():
-                    continue
-            if values.null_count == 0 and len(values.unique()) == len(values):
-                kind = "whole number" if code.kind == NUMBER else "text"
-                problems.append((code.name, f"has a different {kind} in every row"))
-        if problems:
-            name = problems[0][0]
-            first = f"pass id={name!r} (--id {name}) if it names the rows, " if self.ids is None else ""
-            remedy = f"{first}leave it out with drop= (--drop), or name all features in columns= (--columns)"
-            refuse_columns({remedy: problems}, self.where)
-
-
-_INFINITE = "features must be finite: replace what is infinite"
-_NUMBERS = (
-    "write numbers alone, as 1234.5 (or with decimal=',' of bigcons.select, --decimal ,), and dates as "
-    "2024-12-31, name the column in categorical= (--categorical) if its values are categories, or what is "
-    "missing in missing= (--missing)"
-)
-"""What to do about columns that the first pass refuses."""
-
-
-class _Texts:
-    """What has been seen of a column of text."""
-
-    def __init__(self, is_category: bool) -> None:
-        self._levels: set[str] = set()
-        self._is_hashed = self._has_gaps = self._has_named = False
-        self._is_category = is_category
-        self._are_iso = not is_category
-        self._are_numbers = not is_category
-        self.like_number: str = ""
-        """A text that may be a number or date in another form, or a code."""
-
-    def add(self, column: Any, missing: tuple[str, ...]) -> None:
-        """Look at the next rows, an Arrow array of text."""
-        texts, rows = texts_of(column, missing)
-        if missing and not self._has_named:
-            self._has_named = not set(missing).isdisjoint(texts_of(column, ())[0])
-        used = np.unique(rows)
-        self._has_gaps = self._has_gaps or bool(used.size and used[0] < 0)
-        found = [texts[at] for at in used[used >= 0].tolist()]
-        known = {text for text in found if text is not None}
-        self._has_gaps = self._has_gaps or len(known) < len(set(found))
-        self._are_iso = self._are_iso and all(map(_ISO_DATE.fullmatch, known))
-        if not self._is_category and not pa.types.is_dictionary(column.type):
-            self._are_numbers = self._are_numbers and None not in map(loose_number, known)
-            odd = [text for text in known if _LIKE_NUMBER.fullmatch(text) and not _ISO_DATE.fullmatch(text)]
-            self.like_number = self.like_number or min(odd, default="")
-        if not self._is_hashed:
-            self._levels |= known
-            self._is_hashed = len(self._levels) > LEVELS
-
-    @property
-    def are_numbers_with_gaps(self) -> bool:
-        """Whether the column is text only because of what was named as missing in it."""
-        return self._are_numbers and self._has_named and self.like_number != ""
-
-    def code(self, code: ColumnCode) -> ColumnCode:
-        """Return what the column becomes."""
-        if self._levels and self._are_iso:
-            return code._replace(kind=DATE)
-        if not self._levels or self.are_numbers_with_gaps:
-            return code._replace(kind=NUMBER)
-        if self._is_hashed:
-            return code._replace(kind=HASHED, may_miss=self._has_gaps)
-        return code._replace(levels=tuple(sorted(self._levels)), may_miss=self._has_gaps)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -129,7 +129,11 @@ class SourceIds(Ids):
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Any]:
         """Read the column; raises InvalidIdsError at the end if it has changed since it was checked."""
         digest = Digest()
-        for block in regrouped(_blocks_of(self._source, self.facts.name, self.facts.dtype), rows):
+        blocks = (
+            canonical(raw, self.facts.name, self._source.where, dtype=self.facts.dtype)
+            for raw in _raw_blocks(self._source)
+        )
+        for block in regrouped(blocks, rows):
             digest.add(block)
             yield block
         if digest.value != self.facts.digest:
@@ -210,7 +214,28 @@ def scan_ids(source: Source, name: str, *, is_index: bool = False) -> SourceIds:
     front; else text, as it is in the file.
     """
     try:
-        return _scanned(source, name, is_index)
+        dtype, digest, n_objects, source_type = type_in_text(source, name), Digest(), 0, ""
+        keys: list[np.ndarray] = []
+        with nullcontext() if source.n_rows is None else progress("check the ids", source.n_rows) as listener:
+            for raw in _raw_blocks(source):
+                block = canonical(raw, name, source.where, first=n_objects, dtype=dtype)
+                dtype = dtype or _kind_of(block)
+                source_type = source_type or _type_of(raw, block)
+                digest.add(block)
+                n_objects += len(block)
+                keys = [*keys, _keys(block)] if n_objects <= _MOST_KEYS else []
+                if listener is not None:
+                    listener.advance(len(block))
+        if not n_objects:
+            raise InvalidInputError(f"{source.where} has no rows; give at least one object.")
+        if source.is_text:
+            source_type = "string" if dtype == TEXT else str(dtype)
+        n_bytes = digest.n_bytes if dtype == TEXT else 8 * n_objects
+        ids = SourceIds(
+            source, IdFacts(name, source_type, is_index, str(dtype), n_bytes, digest.value), n_objects
+        )
+        if n_objects > _MOST_KEYS or len(_twice(keys)):
+            refuse_repeated_ids(ids.blocks, n_objects, name, source.where)
     except InvalidIdsError as error:
         if not is_index:
             raise
@@ -220,73 +245,40 @@ def scan_ids(source: Source, name: str, *, is_index: bool = False) -> SourceIds:
             column=error.column,
             row=error.row,
         ) from None
-
-
-def _scanned(source: Source, name: str, is_index: bool) -> SourceIds:
-    dtype = type_in_text(source, name)
-    digest, n_objects, source_type = Digest(), 0, ""
-    keys: list[np.ndarray] = []
-    with nullcontext() if source.n_rows is None else progress("check the ids", source.n_rows) as listener:
-        for raw in _raw_blocks(source):
-            block = canonical(raw, name, source.where, first=n_objects, dtype=dtype)
-            dtype = dtype or (TEXT if block.type == "large_string" else str(block.type))
-            source_type = source_type or _type_of(raw, block)
-            digest.add(block)
-            n_objects += len(block)
-            keys = [*keys, _keys(block)] if n_objects <= _MOST_KEYS else []
-            if listener is not None:
-                listener.advance(len(block))
-    if not n_objects:
-        raise InvalidInputError(f"{source.where} has no rows; give at least one object.")
-    if source.is_text:
-        source_type = "string" if dtype == TEXT else str(dtype)
-    n_bytes = digest.n_bytes if dtype == TEXT else 8 * n_objects
-    facts = IdFacts(name, source_type, is_index, str(dtype), n_bytes, digest.value)
-    ids = SourceIds(source, facts, n_objects)
-    if n_objects > _MOST_KEYS or len(_twice(keys)):
-        refuse_repeated_ids(ids.blocks, n_objects, name, source.where)
     return ids
 
 
 def refuse_repeated_ids(blocks: Callable[[], Iterable[Any]], n_ids: int, name: str, where: str) -> None:
     """Raise InvalidIdsError if an id is repeated in the blocks that ``blocks`` gives, each time anew."""
     n_passes = -(-n_ids // _MOST_KEYS)
-    suspects = np.concatenate(
-        [
-            _twice([keys[keys.view(np.uint64) % n_passes == part] for keys in map(_keys, blocks())])
-            for part in range(n_passes)
-        ]
-    )
-    if not len(suspects):
-        return
-    rows: dict[Any, int] = {}
-    start = 0
-    for block in blocks():
-        for row in np.flatnonzero(np.isin(_keys(block), suspects)).tolist():
-            value = block[row].as_py()
-            if value in rows:
-                raise InvalidIdsError(
-                    f"{name} {_shown(value)} is in rows {rows[value]} and {start + row} (from 0) of {where}; "
-                    "give every row an id of its own, or none: without ids, rows keep their order.",
-                    column=name,
-                    row=start + row,
-                )
-            rows[value] = start + row
-        start += len(block)
+    for part in range(n_passes):
+        suspects = _twice([keys[keys.view(np.uint64) % n_passes == part] for keys in map(_keys, blocks())])
+        rows: dict[Any, int] = {}
+        start = 0
+        for block in blocks() if len(suspects) else ():
+            for row in np.flatnonzero(np.isin(_keys(block), suspects)).tolist():
+                value = block[row].as_py()
+                if value in rows:
+                    raise InvalidIdsError(
+                        f"{name} {_shown(value)} is in rows {rows[value]} and {start + row} (from 0) of "
+                        f"{where}; give every row an id of its own, or none: without ids, rows keep their "
+                        "order.",
+                        column=name,
+                        row=start + row,
+                    )
+                rows[value] = start + row
+            start += len(block)
 
 
-def _twice(held: list[np.ndarray]) -> np.ndarray:
+def _twice(parts: list[np.ndarray]) -> np.ndarray:
     """Return keys that are there more than once, at most 10,000."""
-    keys = np.concatenate([np.empty(0, np.int64), *held])
-    keys.sort()
+    keys = np.sort(np.concatenate(parts))
     return np.unique(keys[1:][keys[1:] == keys[:-1]])[:10_000]
 
 
 def _keys(ids: Any) -> np.ndarray:
     """Return a 64-bit key of each id, equal for equal ids: the number, or a hash of the text."""
-    import pyarrow as pa
-
-    if pa.types.is_large_string(ids.type):
+    if _kind_of(ids) == TEXT:
         return np.fromiter(map(hash, ids.to_pylist()), np.int64, len(ids))
     return ids.to_numpy(zero_copy_only=False).view(np.int64)
 
@@ -294,28 +286,14 @@ def _keys(ids: Any) -> np.ndarray:
 def rows_of_ids(objects: Ids, ids: Ids, where: str) -> np.ndarray | None:
     """Return the row in ``ids`` of each of the ``objects``, -1 of those that have none; None if in order.
 
-    Raises InvalidIdsError for an id that is no object. Beyond a gigabyte of ids, rows must be in order.
+    Raises InvalidIdsError for an id that is no object, and of another type. Both are held in memory.
     """
     import pyarrow.compute as pc
 
     name = ids.facts.name
     if objects.facts.digest == ids.facts.digest:
         return None
-    if objects.facts.dtype != ids.facts.dtype:
-        raise InvalidIdsError(
-            f"{name} of {where} is {ids.facts.dtype} but the ids of the objects are {objects.facts.dtype}; "
-            "convert them.",
-            column=name,
-        )
-    if objects.facts.n_bytes + ids.facts.n_bytes > 1 << 30:
-        refuse_other_ids(objects.blocks(), ids.blocks(), name, where)
-        if objects.n_objects != ids.n_objects:
-            raise InvalidIdsError(
-                f"{where} has {ids.n_objects:,} rows but there are {objects.n_objects:,} objects, too many "
-                "ids to join by; give one row for each, in their order.",
-                column=name,
-            )
-        return None
+    refuse_other_type(objects, ids, where)
     wanted, values = objects.hold().values, ids.hold().values
     unknown = pc.is_null(pc.index_in(values, value_set=wanted))
     if (first := unknown.index(True).as_py()) >= 0:
@@ -327,6 +305,17 @@ def rows_of_ids(objects: Ids, ids: Ids, where: str) -> np.ndarray | None:
         )
     rows = pc.fill_null(pc.index_in(wanted, value_set=values), MISSING)
     return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
+
+
+def refuse_other_type(objects: Ids, ids: Ids, where: str) -> None:
+    """Raise InvalidIdsError for numbers where the objects have text, and the like."""
+    name = ids.facts.name
+    if objects.facts.dtype != ids.facts.dtype:
+        raise InvalidIdsError(
+            f"{name} of {where} is {ids.facts.dtype} but the ids of the objects are {objects.facts.dtype}; "
+            "convert them to one type.",
+            column=name,
+        )
 
 
 def are_positions(ids: Ids, start: int = 0) -> bool:
@@ -348,7 +337,7 @@ def refuse_other_ids(blocks: Iterable[Any], others: Iterable[Any], name: str, wh
             pairs = zip(block.to_pylist(), other.to_pylist(), strict=False)
             row = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
             if row is None:
-                break  # as many as the number of objects, which is checked elsewhere
+                return  # as many as the number of objects, which is checked elsewhere
             raise InvalidIdsError(
                 f"row {start + row} (from 0) of {where} has {name} {_shown(other[row].as_py())} but the "
                 f"object there is {_shown(block[row].as_py())}; give the rows in the order of the objects.",
@@ -368,16 +357,9 @@ def _shown(value: Any) -> str:
 
 def _raw_blocks(source: Source) -> Iterator[Any]:
     for rows in source.batches(BLOCK_ROWS):
-        if len(rows[0] if isinstance(rows, list) else rows):
-            yield rows[0] if isinstance(rows, list) else rows[:, 0]
-
-
-def _blocks_of(source: Source, name: str, dtype: str | None) -> Iterator[Any]:
-    first = 0
-    for raw in _raw_blocks(source):
-        block = canonical(raw, name, source.where, first=first, dtype=dtype)
-        first += len(block)
-        yield block
+        column = rows[0] if isinstance(rows, list) else rows[:, 0]
+        if len(column):
+            yield column
 
 
 def type_in_text(source: Source, name: str) -> str | None:
@@ -390,25 +372,32 @@ def type_in_text(source: Source, name: str) -> str | None:
 
     if not source.is_text:
         return None
-    for block in _blocks_of(source, name, TEXT):
+    first = 0
+    for raw in _raw_blocks(source):
+        block = canonical(raw, name, source.where, first=first, dtype=TEXT)
         if not pc.all(pc.match_substring_regex(block, _WHOLE_NUMBER)).as_py():
             return TEXT
         try:
             block.cast(pa.int64())
         except pa.ArrowInvalid:  # too large
             return TEXT
+        first += len(block)
     return "int64"
 
 
-def _type_of(raw: Any, block: Any) -> str:
+def _kind_of(ids: Any) -> str:
+    return TEXT if ids.type == "large_string" else str(ids.type)
+
+
+def _type_of(raw: Any, ids: Any) -> str:
     """Return the Arrow type of a column, of what is encoded by a dictionary that of the values."""
     import pyarrow as pa
 
-    plain = "string" if block.type == "large_string" else str(block.type)
-    if isinstance(raw, np.ndarray):
-        return str(pa.from_numpy_dtype(raw.dtype)) if raw.dtype.kind in "iu" else plain
-    kind = raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type
-    return plain if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else str(kind)
+    kind = pa.from_numpy_dtype(raw.dtype) if isinstance(raw, np.ndarray) and raw.dtype.kind in "iu" else None
+    kind = getattr(raw, "type", kind)
+    kind = kind.value_type if kind is not None and pa.types.is_dictionary(kind) else kind
+    is_plain = kind is not None and not pa.types.is_binary(kind) and not pa.types.is_large_binary(kind)
+    return str(kind) if is_plain else "string" if _kind_of(ids) == TEXT else str(ids.type)
 
 
 def canonical(raw: Any, name: str, where: str, *, first: int = 0, dtype: str | None = None) -> Any:
@@ -417,35 +406,33 @@ def canonical(raw: Any, name: str, where: str, *, first: int = 0, dtype: str | N
     import pyarrow.compute as pc
 
     values = plain_arrow(raw)
-    if isinstance(values, str):
+    is_number = not isinstance(values, str) and pa.types.is_integer(values.type)
+    if isinstance(values, str) or not (
+        is_number or pa.types.is_large_string(values.type) or values.null_count
+    ):
+        kind = values if isinstance(values, str) else f"type {values.type}"
         raise InvalidIdsError(
-            f"{name} of {where} has ids that are neither all whole numbers nor all text ({values}); convert "
+            f"{name} of {where} has ids that are neither all whole numbers nor all text ({kind}); convert "
             "them to one type.",
             column=name,
         )
-    is_text = pa.types.is_large_string(values.type)
     missing = values.is_null(nan_is_null=True)
-    if is_text:
-        missing = pc.or_kleene(missing, pc.equal(values, ""))
+    missing = (
+        missing if is_number or values.type != "large_string" else pc.or_kleene(missing, pc.equal(values, ""))
+    )
     if (row := missing.index(True).as_py()) >= 0:
         raise InvalidIdsError(
             f"row {first + row} (from 0) of {where} has no {name}; fill or drop the rows without one.",
             column=name,
             row=first + row,
         )
-    if is_text and dtype == "int64":
-        values = values.cast(pa.int64())
-    elif pa.types.is_integer(values.type):
-        values = values.cast(pa.uint64() if values.type == pa.uint64() else pa.int64())
-    elif not is_text:
+    if is_number or dtype == "int64":
+        with suppress(pa.ArrowInvalid):
+            values = values.cast(pa.uint64() if values.type == pa.uint64() else pa.int64())
+    if dtype not in (None, _kind_of(values)):
         raise InvalidIdsError(
-            f"{name} of {where} has type {values.type}; ids must be whole numbers or text: convert them.",
+            f"{name} of {where} mixes {dtype} and {_kind_of(values)}; convert the ids to one type.",
             column=name,
-        )
-    kind = TEXT if values.type == "large_string" else str(values.type)
-    if dtype not in (None, kind):
-        raise InvalidIdsError(
-            f"{name} of {where} mixes {dtype} and {kind}; convert the ids to one type.", column=name
         )
     return values
 
@@ -457,21 +444,18 @@ def plain_arrow(raw: Any) -> Any:
     """
     import pyarrow as pa
 
-    if isinstance(raw, np.ndarray):
-        mask = np.ma.getmaskarray(raw) if isinstance(raw, np.ma.MaskedArray) else None
-        values = np.asarray(raw.data if mask is not None else raw)
-        values = values.astype(object) if values.dtype.kind == "T" else values
-        try:
-            raw = pa.array(values, mask=mask, from_pandas=True)
-        except (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError, ValueError) as error:
-            return first_line(error)
-    if isinstance(raw, pa.ChunkedArray):
-        raw = raw.combine_chunks()
-    if pa.types.is_dictionary(raw.type):
-        raw = raw.dictionary_decode()
-    if raw.type in (pa.string(), pa.string_view(), pa.binary(), pa.large_binary()):
-        try:
-            return raw.cast(pa.large_string())
-        except pa.ArrowInvalid:
-            return "bytes that are not UTF-8"
-    return raw
+    try:
+        if isinstance(raw, np.ndarray):
+            mask = np.ma.getmaskarray(raw) if isinstance(raw, np.ma.MaskedArray) else None
+            values = np.asarray(raw.data if mask is not None else raw)
+            raw = pa.array(
+                values.astype(object) if values.dtype.kind == "T" else values, mask=mask, from_pandas=True
+            )
+        if isinstance(raw, pa.ChunkedArray):
+            raw = raw.combine_chunks()
+        if pa.types.is_dictionary(raw.type):
+            raw = raw.dictionary_decode()
+        is_text = raw.type in (pa.string(), pa.string_view(), pa.binary(), pa.large_binary())
+        return raw.cast(pa.large_string()) if is_text else raw
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:  # of Unicode, too
+        return first_line(error)

@@ -12,27 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from bigcons.disk.files import check_file
-from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line, shown
+from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line
 from bigcons.io.batches import (
-    ArraySource,
-    ArrowSource,
-    DaskSource,
-    EnsembleSource,
-    PandasSource,
     Reading,
     Source,
+    array_source,
+    arrow_source,
+    dask_source,
+    ensemble_source,
+    frame_source,
     is_sparse,
-    source_of_rows,
+    rows_source,
 )
-from bigcons.io.columns import (
-    INDEX,
-    Selection,
-    choices_of,
-    choose,
-    given_for,
-    missing_rule,
-    source_of,
-)
+from bigcons.io.columns import Selection, choose, given_for, is_index, missing_rule, source_of
 from bigcons.io.files import (
     KNOWN,
     describe,
@@ -43,7 +35,6 @@ from bigcons.io.files import (
     refuse_bucket,
     refuse_missing,
 )
-from bigcons.io.ids import scan_ids
 
 
 def open_source(
@@ -57,122 +48,101 @@ def open_source(
 ) -> Source:
     """Return what a user holds as a source; ``role`` is "labels", "features", "memberships" or "pairs".
 
-    ``x`` is an array, a list of rows, a pandas DataFrame, any object with ``__arrow_c_stream__`` or
-    ``__arrow_c_array__`` (polars, pyarrow, DuckDB), a dask array or dataframe, an AnnData (of labels its obs,
-    of features its X), an ensemble, or a path to .npy, .csv, .tsv (or these compressed), .parquet, .h5ad or
-    .zarr, to a folder of files of one of these kinds, a pattern such as ``data/*.parquet``, or a list of
-    paths; or one of these after `select`. Of labels and features, paths but those of .h5ad may be URLs.
+    ``x`` is one of `KINDS`, or one of these after `select`. Of labels and features, paths may be URLs.
 
     ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are not read.
-    ``usual_id`` is the name of the ids by default, where the source has
-    such a column or index. What ``check`` raises of the chosen columns comes before any id is read.
+    ``usual_id`` is the name of the ids by default, where the source has such a column or index. What
+    ``check`` raises of the chosen columns comes before any id is read.
 
     Raises InvalidInputError for anything else, and for what can be read in two ways, and StoreNotFoundError
     for a missing file.
     """
-    given, choices = source_of(x), choices_of(x)
-    options = given_for(x)
-    missing = options.get("missing")
+    held, given = source_of(x), given_for(x)
+    missing = given.get("missing")
     words = () if isinstance(missing, Mapping) else missing_rule(missing).more_words
-    how = Reading(options.get("header"), options.get("sep"), options.get("decimal"), words, are_objects)
-    source = _open(given, role, how)
-    is_ensemble = isinstance(source, EnsembleSource)
-    sparse = "sparse " * source.is_sparse
-    what = "an ensemble, which was read before" if is_ensemble else sparse + role
-    is_table = not (is_ensemble or sparse)
-    for name, kind, fits in (
-        ("missing", "tables of labels", is_table and role in ("labels", "features")),
-        ("categorical", "tables of features", is_table and role == "features"),
-        ("decimal", "tables of features", is_table and role == "features"),
-        *((name, "files of text", source.of_text) for name in ("header", "sep", "decimal")),
-    ):
-        if options.get(name) is not None and not fits:
-            what = describe(given) if kind == "files of text" else what
-            raise InvalidInputError(f"{name}= is for {kind}, not {what}; leave it out.", parameter=name)
-    names_columns = any(choice.columns is not None for choice in choices)
-    source.is_given = role == "labels" and not is_ensemble and not isinstance(given, Source)
-    source.may_be_other = source.is_given and not (names_columns or are_objects)
-    if usual_id is not None and "id" not in options and _has_ids(source, usual_id):
-        first = choices[0] if choices else Selection(given)
-        choices = [replace(first, id=usual_id), *choices[1:]]
+    how = Reading(given.get("header"), given.get("sep"), given.get("decimal"), words, are_objects)
+    are_paths = how.sep is not None and isinstance(held, (list, tuple))  # of any suffix
+    source = open_files([*map(file_of, held)], role, how) if are_paths else _open(held, role, how)
+    is_ensemble = hasattr(held, "categories") and hasattr(held, "n_partitions")
+    _refuse_options(given, describe(held), role, source, is_ensemble=is_ensemble)
     if role == "pairs":  # whose columns are chosen by name
         return source
-    measured = source.measured
-    for number, choice in enumerate(choices or [Selection(given)], 1):
-        source = choose(source, choice, check if number == max(len(choices), 1) else lambda _: None)
-    numbers = [name for name in source.names or () if name in measured]
-    if role == "labels" and numbers and not names_columns:
+    choice = x if isinstance(x, Selection) else Selection(x)
+    if role == "labels" and source.where == "obs" and choice.columns is None:
         raise InvalidInputError(
-            f"obs has numbers in {len(numbers)} column{'s' * (len(numbers) > 1)}, {shown(numbers)}, which "
-            "may be measurements; name the partitions, such as columns='leiden*' (--columns 'leiden*')."
+            "obs of an AnnData may have measurements beside partitions; name the partitions, such as "
+            "columns='leiden*' (--columns 'leiden*')."
         )
-    rows = source.row_names() if with_ids and source.is_named and source.ids is None else None
-    if rows is not None:
-        source.ids = scan_ids(rows, rows.names[0] if rows.names else INDEX, is_index=True)
-    return source
+    source.is_given = role == "labels" and not is_ensemble and not isinstance(held, Source)
+    source.may_be_other = source.is_given and choice.columns is None and not are_objects
+    has_usual = usual_id in (source.names or ()) or (
+        usual_id is not None and source.is_named and is_index(source, usual_id)
+    )
+    if has_usual and choice.id is None and source.ids is None:
+        choice = replace(choice, id=usual_id)
+    return choose(source, choice, check, with_ids=with_ids)
 
 
-def _has_ids(source: Source, name: str) -> bool:
-    """Return whether a source has a column of this name, or an index that is more than numbers of rows."""
-    if source.ids is not None or name in (source.names or ()):
-        return source.ids is None
-    index = None if isinstance(source, PandasSource) and not source.is_named else source.row_names()
-    return index is not None and name in (index.names or ())
+def _refuse_options(
+    given: dict[str, Any], what: str, role: str, source: Source, *, is_ensemble: bool
+) -> None:
+    """Refuse options of reading that would change nothing."""
+    is_table = role in ("labels", "features") and not is_ensemble and not source.is_sparse
+    for name, kind, fits in (
+        ("missing", "tables of labels or features", is_table),
+        ("categorical", "tables of features", is_table and role == "features"),
+        ("decimal", "features in files of text", role == "features" and source.of_text),
+        ("header", "files of text", source.of_text),
+        ("sep", "files of text", source.of_text),
+    ):
+        if name in given and not fits:
+            what = "an ensemble" if is_ensemble else f"{role} in {what}"
+            raise InvalidInputError(f"{name}= is for {kind}, not {what}; leave it out.", parameter=name)
 
 
 def _open(x: Any, role: str, how: Reading) -> Source:
-    package = type(x).__module__.partition(".")[0]
-    name = type(x).__name__
-    if isinstance(x, Source):
-        return x
-    if package in ("dask", "dask_expr"):
-        return DaskSource(x, role)
-    if isinstance(x, (str, os.PathLike)) and os.fspath(x).lower().endswith(".h5ad"):
-        return _open_h5ad(os.fspath(x), role, how)
-    if isinstance(x, (str, os.PathLike)):
-        return open_path(x, role, how)
-    if is_list_of_paths(x, how.sep is not None):
-        return open_files([file_of(path) for path in x], role, how=how)
-    if isinstance(x, (list, tuple)):
-        return source_of_rows(x, role, how.are_objects)
-    if package == "anndata" and hasattr(x, "obs"):
-        source = PandasSource(x.obs, "obs") if role == "labels" else _open(x.X, role, how)
-        source.index, source.is_named = PandasSource(x.obs, "obs").row_names(), True
-        source.measured = frozenset(str(column) for column in x.obs if x.obs[column].dtype.kind in "iuf")
-        return source
-    if package == "pandas" and hasattr(x, "columns"):
-        return PandasSource(x, role)
-    is_series = name == "Series" or (package == "pyarrow" and hasattr(x, "null_count"))
-    has_arrow = hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")
-    if package != "pandas" and has_arrow and not is_series:
-        return ArrowSource(x, role)
-    if hasattr(x, "n_partitions") and hasattr(x, "categories"):
-        return EnsembleSource(x, role)
-    is_array = all(hasattr(x, attribute) for attribute in ("shape", "dtype", "__getitem__"))
-    if is_array and (role == "features" or not is_sparse(x)) and package not in ("pandas", "polars"):
-        return ArraySource(x, role)
-    if is_sparse(x):
-        raise InvalidInputError(
-            f"{role} is a sparse {name}; pass x.toarray(), with missing=[0] if what is not stored is missing."
-        )
-    if isinstance(x, dict):
-        raise InvalidInputError(
-            f"{role} of type dict can be read in two ways; pass pandas.DataFrame(x) if its entries are "
-            "columns, or, of labels, Ensemble.from_runs(x) if each is a partition."
-        )
+    for recognizes, opens in KINDS:
+        if recognizes(x):
+            return opens(x, role, how)
+    package, name = _package(x), type(x).__name__
     kind = f"{package}.{name}" if package in ("pandas", "polars", "pyarrow") else name
-    if is_series:
-        frame = "pyarrow.table({'x': x})" if package == "pyarrow" else "x.to_frame()"
-        raise InvalidInputError(f"{role} of type {kind} are a single column; pass {frame}.")
-    if kind == "polars.LazyFrame":
-        raise InvalidInputError(f"{role} is a polars LazyFrame, which has no rows yet; pass its collect().")
     raise InvalidInputError(
         f"{role} of type {kind} cannot be read; pass a dense array, a list of rows, a pandas, polars or "
-        f"Arrow table, a dask array or dataframe, an AnnData, or a path to {KNOWN}."
+        f"Arrow table (of a series x.to_frame(), of a lazy frame x.collect(), of a dict pandas.DataFrame(x) "
+        f"or Ensemble.from_runs(x)), a dask array or dataframe, an AnnData, or a path to {KNOWN}."
     )
 
 
-def _open_h5ad(path: str, role: str, how: Reading) -> Source:
+def _package(x: Any) -> str:
+    return type(x).__module__.partition(".")[0]
+
+
+def _is_path(x: Any) -> bool:
+    return isinstance(x, (str, os.PathLike))
+
+
+def _is_column(x: Any) -> bool:
+    return type(x).__name__ == "Series" or (_package(x) == "pyarrow" and hasattr(x, "null_count"))
+
+
+def _open_array(x: Any, role: str, _: Reading) -> Source:
+    if is_sparse(x) and role != "features":
+        raise InvalidInputError(
+            f"{role} is a sparse {type(x).__name__}; pass x.toarray(), with missing=[0] if what is not "
+            "stored is missing."
+        )
+    return array_source(x, role)
+
+
+def _open_anndata(x: Any, role: str, how: Reading) -> Source:
+    """Return the obs of an AnnData as labels, or its X as features; names of obs are the ids."""
+    obs = frame_source(x.obs, "obs")
+    source = obs if role == "labels" else _open(x.X, role, how)
+    source.index, source.is_named = obs.index, True
+    return source
+
+
+def _open_h5ad(path: Any, role: str, how: Reading) -> Source:
     """Return the source of an AnnData in a file, of which X stays on the disk."""
     refuse_bucket(path)
     try:
@@ -184,8 +154,42 @@ def _open_h5ad(path: str, role: str, how: Reading) -> Source:
     refuse_missing(path)
     check_file(Path(path))
     try:
-        return _open(anndata.read_h5ad(path, backed="r"), role, how)
+        return _open_anndata(anndata.read_h5ad(path, backed="r"), role, how)
     except (OSError, KeyError, ValueError) as error:
         raise DamagedFileError(
             f"{path} is not an AnnData ({first_line(error)}); write it again.", path=path
         ) from None
+
+
+KINDS: list[tuple[Callable[[Any], bool], Callable[[Any, str, Reading], Source]]] = [
+    (lambda x: isinstance(x, Source), lambda x, *_: x),
+    (lambda x: _package(x) in ("dask", "dask_expr"), lambda x, role, _: dask_source(x, role)),
+    (lambda x: _is_path(x) and os.fspath(x).lower().endswith(".h5ad"), _open_h5ad),
+    (_is_path, open_path),
+    (is_list_of_paths, lambda x, role, how: open_files([*map(file_of, x)], role, how)),
+    (
+        lambda x: isinstance(x, (list, tuple)),
+        lambda x, role, how: rows_source(x, role, how.are_objects),
+    ),
+    (lambda x: _package(x) == "anndata" and hasattr(x, "obs"), _open_anndata),
+    (
+        lambda x: _package(x) == "pandas" and hasattr(x, "columns"),
+        lambda x, role, _: frame_source(x, role),
+    ),
+    (
+        lambda x: not _is_column(x) and (hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")),
+        lambda x, role, _: arrow_source(x, role),
+    ),
+    (
+        lambda x: hasattr(x, "categories") and hasattr(x, "n_partitions"),
+        lambda x, role, _: ensemble_source(x, role),
+    ),
+    (
+        lambda x: (
+            is_sparse(x)
+            or (all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__")) and not _is_column(x))
+        ),
+        _open_array,
+    ),
+]
+"""What a source may be, and what opens it, given how it is read. A new kind is a line here."""

@@ -17,7 +17,6 @@ import numpy as np
 from bigcons.contingency import codes_for
 from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.io.columns import select
 from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, format_size, parse_size, row_blocks, rows_within
@@ -401,9 +400,8 @@ def _with_ids(table: pa.Table | None, ids: Any) -> pa.Table | None:
 
 def _features_of(source: _Source, features: Any) -> Any:
     """Return the table of features, whose ids, if it has them, must be those of the objects."""
-    table = open_source(features, "features")
-    if source.ids is not None and source.ids.facts.name in (table.names or ()):
-        table = open_source(select(features, id=source.ids.facts.name), "features")
+    name = None if source.ids is None else source.ids.facts.name
+    table = open_source(features, "features", usual_id=name)
     refuse_other_rows(table.where, table.ids or names_of_rows(features), "the consensus", source.names)
     return table
 

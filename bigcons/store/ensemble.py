@@ -15,7 +15,6 @@ import psutil
 
 from bigcons.disk.arrays import digest_text
 from bigcons.disk.commit import (
-    PARQUET_HEAD,
     is_finished_import,
     is_store,
     new_store,
@@ -26,7 +25,6 @@ from bigcons.disk.files import StorePath
 from bigcons.disk.places import place_of
 from bigcons.disk.schema import FORMAT_VERSION
 from bigcons.errors import (
-    CorruptStoreError,
     EmptyPartitionError,
     InvalidInputError,
     MemoryBudgetError,
@@ -35,10 +33,10 @@ from bigcons.errors import (
     SuspiciousLabelsWarning,
     warn_user,
 )
-from bigcons.io.batches import HardenedSource, Source
+from bigcons.io.batches import Source, hardened_source
 from bigcons.io.columns import INDEX, Column, Columns, Selection, select
 from bigcons.io.factorize import check_chunk_rows, warn_of_ids
-from bigcons.io.files import ParquetSource, describe, is_parquet, provenance_of_files
+from bigcons.io.files import describe, is_parquet, provenance_of_files
 from bigcons.io.ids import Ids
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.io.sources import open_source
@@ -433,7 +431,7 @@ class Ensemble(Objects):
         if not self.is_soft:
             return self if out is None else self.save(out, overwrite=overwrite)
         provenance = {"made_by": "harden", "source": self.path or "in memory"}
-        return ensemble_of(HardenedSource(self), out, provenance=provenance, overwrite=overwrite)
+        return ensemble_of(hardened_source(self), out, provenance=provenance, overwrite=overwrite)
 
     def __getitem__(self, key: Any) -> Ensemble:
         """Return some partitions, or some objects, as an ensemble in memory.
@@ -925,16 +923,9 @@ def ensemble_of_content(
 def _table_of(
     x: Any, *, are_objects: bool = False, usual_id: str | None = None, with_ids: bool = True
 ) -> Source:
-    source = open_source(
+    return open_source(
         _with_open_store(x), "labels", are_objects=are_objects, with_ids=with_ids, usual_id=usual_id
     )
-    if isinstance(source, ParquetSource) and source.is_part and source.may_be_other:
-        raise CorruptStoreError(
-            f"{source.where} was written as an ensemble, but its {PARQUET_HEAD} is not there; restore it "
-            "from a copy, or name the columns that are partitions by bigcons.select (--columns).",
-            path=source.where,
-        )
-    return source
 
 
 def _with_open_store(x: Any) -> Any:

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,21 +31,18 @@ from bigcons.disk.places import local_path, place_of, temporary_folder
 from bigcons.errors import (
     CorruptStoreError,
     InvalidPairsError,
-    MemoryBudgetError,
     StoreExistsError,
     StoreNotFoundError,
 )
-from bigcons.io.files import ParquetSource, describe, is_parquet, provenance_of_files
+from bigcons.io.files import describe, is_parquet, provenance_of_files
 from bigcons.io.sources import open_source
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.store.export import facts_table
-from bigcons.store.pair_lists import PairList, store_list
+from bigcons.store.pair_lists import read_pairs
 from bigcons.store.pair_rows import (
     CHUNK_ENTRIES,
     KIND,
     MAX_OBJECTS,
-    OBJECT_BYTES,
-    PAIR_BYTES,
     RESTORE,
     Edges,
     Rows,
@@ -145,16 +143,9 @@ class PairTable(Objects):
         InvalidPairsError if a Parquet file does not have the columns of `bigcons.disk.schema.PAIR_COLUMNS`.
         """
         if is_parquet(path):
-            pairs = _list_of(path, n_objects)
-            needed = PAIR_BYTES * (pairs.table.n_rows or 0) + OBJECT_BYTES * (pairs.n_objects or 0)
-            if needed > MOST_BYTES:
-                raise MemoryBudgetError(
-                    f"the pairs in {path} would take {format_size(needed)} of memory; store them by "
-                    "import_pairs (bigcons import --pairs), and open that.",
-                    needed=needed,
-                )
             stated = facts_of_parquet(path)
-            table = _loaded(pairs, stated.get("provenance", {"made_by": "open", "source": describe(path)}))
+            made = stated.get("provenance", {"made_by": "open", "source": describe(path)})
+            table = _loaded(path, made, n_objects, budget=MOST_BYTES)
             table.rows_per_block = stated.get("rows_per_block")
             return table
         place = place_of(path)
@@ -188,10 +179,10 @@ class PairTable(Objects):
         objects, if neither given nor stated in a Parquet file, is one more than the largest of a pair.
 
         Raises InvalidPairsError, with the file and row, for a table that breaks a rule. Takes about 60 bytes
-        for each pair; `import_pairs` stores tables of any size.
+        for each pair.
         """
         made = {"made_by": "from_table", "source": describe(x)}
-        return _loaded(_list_of(x, n_objects, columns), made)
+        return _loaded(x, made, n_objects, columns, budget=1 << 62)
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
         """Store the table at ``path``, all or nothing, and return the stored table.
@@ -436,16 +427,14 @@ def import_pairs(
     overwrite: bool = False,
     memory: int | str = "1GB",
 ) -> PairTable:
-    """Store a table with one row for each pair, of any size, at ``out``; return the stored table.
+    """Store a table with one row for each pair at ``out``; return the stored table.
 
-    ``source``, ``n_objects`` and ``columns`` as for `PairTable.from_table`. Reads the source twice, first to
-    check it, and sorts it through files of 24 bytes a pair next to ``out``, within ``memory`` besides the
-    process itself; a data frame or an Arrow stream is in memory already.
-
-    A store at ``out`` that the same call made of files that have not changed since is returned as it is.
+    ``source``, ``n_objects`` and ``columns`` as for `PairTable.from_table`. The pairs are sorted in memory,
+    at 60 bytes each. A store at ``out`` that the same call made of files that have not changed since is
+    returned as it is.
 
     Raises InvalidPairsError, with the file and row, for a table that breaks a rule, and MemoryBudgetError if
-    not even the pairs of a few objects fit.
+    the pairs take more than ``memory``.
     """
     given = {"n_objects": n_objects, "columns": columns}
     provenance = {"made_by": "import_pairs", **provenance_of_files(source, given)}
@@ -454,12 +443,8 @@ def import_pairs(
     refuse_existing_pairs(out, overwrite)
     if isinstance(source, (str, os.PathLike)):
         refuse_source(out, source)
-    pairs = _list_of(source, n_objects, columns)
-    facts = {"rows_per_block": None, "provenance": provenance}
-    budget = parse_size(memory)
-    return _stored(
-        out, lambda path: store_list(pairs, path, facts, budget=budget, overwrite=overwrite), overwrite
-    )
+    table = _loaded(source, provenance, n_objects, columns, budget=parse_size(memory))
+    return table.save(out, overwrite=overwrite)
 
 
 def _stored(out: StorePath, write: Callable[[StorePath], None], overwrite: bool) -> PairTable:
@@ -472,28 +457,37 @@ def _stored(out: StorePath, write: Callable[[StorePath], None], overwrite: bool)
         return PairTable.open(folder / "pairs.zarr").save(out, overwrite=overwrite)
 
 
-def _list_of(x: Any, n_objects: int | None, columns: Sequence[str] | None = None) -> PairList:
-    """Open a table with one row for each pair; a Parquet file may state its number of objects."""
+def _loaded(
+    x: Any,
+    provenance: dict[str, Any],
+    n_objects: int | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    budget: int,
+) -> PairTable:
+    """Read a table with one row for each pair; a Parquet file may state its number of objects."""
     if isinstance(x, (str, os.PathLike)):
         if is_store(x):
             raise StoreExistsError(f"{x} is a store already; open it with PairTable.open.", path=x)
-        if is_parquet(x):
-            table = ParquetSource(local_path(x))
-            stated = facts_of_parquet(x).get("n_objects")
-            if None not in (n_objects, stated) and n_objects != stated:
-                raise InvalidPairsError(
-                    f"{x} has pairs of n_objects={stated}, not {n_objects}; use pairs of the same objects.",
-                    path=x,
-                )
-            return PairList(table, n_objects=stated if n_objects is None else n_objects, columns=columns)
-    return PairList(open_source(x, "pairs"), n_objects=n_objects, columns=columns)
+        stated = facts_of_parquet(x).get("n_objects") if is_parquet(x) else None
+        if None not in (n_objects, stated) and n_objects != stated:
+            raise InvalidPairsError(
+                f"{x} has pairs of n_objects={stated}, not {n_objects}; use pairs of the same objects.",
+                path=x,
+            )
+        n_objects = stated if n_objects is None else n_objects
+    edges, n_objects = read_pairs(
+        open_source(x, "pairs"), n_objects=n_objects, columns=columns, budget=budget
+    )
+    return PairTable(*symmetric_rows(edges, n_objects), provenance=provenance)
 
 
 def facts_of_parquet(path: StorePath) -> dict[str, Any]:
     """Return what Parquet files of `PairTable.to_parquet` state of their pairs; of other files, nothing."""
     from pyarrow import parquet
 
-    for file in ParquetSource(local_path(path)).files():
+    folder = Path(local_path(path))
+    for file in sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]:
         text = (parquet.read_metadata(file).metadata or {}).get(_METADATA)
         if text is not None:
             with consistent(place_of(file), "write the pairs again."):
@@ -514,10 +508,3 @@ def refuse_existing_pairs(path: StorePath, overwrite: bool) -> None:
         refuse_existing_file(path, overwrite)
     else:
         refuse_existing(path, overwrite, KIND)
-
-
-def _loaded(pairs: PairList, provenance: dict[str, Any]) -> PairTable:
-    """Read a list of pairs into memory."""
-    edges = pairs.load()
-    assert pairs.n_objects is not None  # noqa: S101 - known once they are read
-    return PairTable(*symmetric_rows(edges, pairs.n_objects), provenance=provenance)

@@ -25,7 +25,7 @@ from bigcons.io.factorize import (
     partition_names,
     scan_labels,
 )
-from bigcons.io.files import NpyFile, is_table_path
+from bigcons.io.files import is_table_path
 from bigcons.io.ids import (
     TEXT,
     HeldIds,
@@ -82,7 +82,7 @@ def read_runs(
         if folder is not None:
             path = folder / f"{len(columns)}.npy"
             np.save(path, codes)
-        columns.append(codes if folder is None else NpyFile(path))
+        columns.append(codes if folder is None else np.load(path, mmap_mode="r"))
         encodings.append(encoding)
     if objects is not None and ids is None and are_positions(objects):
         objects = None
@@ -223,7 +223,7 @@ def read_long(
     chosen = select(table, columns=[object, partition, label], missing=missing, header=header)
     source = open_source(chosen, "labels", are_objects=True, with_ids=False)
     names = source.names or ["0", "1", "2"]
-    kinds = [type_in_text(source.texts(c) or source.selected([c]), names[c]) for c in range(2)]
+    kinds = [type_in_text((source.text or source).selected([c]), names[c]) for c in range(2)]
     held: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     n_rows = 0
     for rows in source.batches(BLOCK_ROWS):

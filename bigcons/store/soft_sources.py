@@ -119,10 +119,8 @@ def _open(source: Any, name: str) -> Features | Consensus:
     from bigcons.io.features import Features
 
     table = Features(open_source(source, "memberships"), may_be_missing=True)
-    if table.categories:
-        raise InvalidInputError(
-            f"memberships of {name!r} have text in column {next(iter(table.categories))!r}; pass numbers."
-        )
+    if not table.encoding.is_plain:
+        raise InvalidInputError(f"memberships of {name!r} have a column of text; pass numbers.")
     return table
 
 

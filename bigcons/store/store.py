@@ -29,7 +29,7 @@ from bigcons.disk.commit import Head, head_of, read_head
 from bigcons.disk.files import MOST_BYTES, Place, corrupt, decoding
 from bigcons.disk.schema import arrays_of, check_body, id_arrays
 from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreError, StoreNotFoundError
-from bigcons.io.batches import ColumnsSource, index_frame
+from bigcons.io.batches import columns_source, index_frame
 from bigcons.io.columns import INDEX
 from bigcons.io.ids import NUMBERS, TEXT, Digest, HeldIds, IdFacts, Ids, parts_of, regrouped, scan_ids
 from bigcons.io.sources import open_source
@@ -284,7 +284,7 @@ def ids_of(source: Any) -> Ids | None:
         table = open_source(pa.table({"id": source}), "ids")
     else:
         values = np.asarray(source)
-        table = ColumnsSource([values], len(values))
+        table = columns_source([values], len(values))
         table.where = "ids"
     return scan_ids(table, str(name) if name else "id", is_index=hasattr(source, "nlevels")).hold()
 

@@ -20,7 +20,7 @@ from bigcons.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from bigcons.io.batches import ColumnsSource, Source
+from bigcons.io.batches import Source, columns_source, sliced
 from bigcons.io.factorize import encode_labels, scan_labels
 from bigcons.io.sources import open_source
 from bigcons.store.ensemble import ensemble_of, import_labels
@@ -283,13 +283,9 @@ def test_import_labels__makes_the_chunks_of_memory_within_any_budget_or_refuses_
 
 
 def test_import_labels__detects_a_source_that_changes(tmp_path):
-    class Restless(Source):
-        rng = np.random.default_rng(0)
-
-        def _slice(self, start, stop, positions):
-            return [self.rng.integers(-1, 1000, stop - start) for _ in positions]
-
-    restless = Restless("labels", (500, 2))
+    rng = np.random.default_rng(0)
+    load = sliced(lambda start, stop, columns: [rng.integers(-1, 1000, stop - start) for _ in columns])
+    restless = Source("labels", None, 2, [500], load)
     with pytest.raises(InvalidInputError, match="changed while it was read"):
         import_labels(restless, tmp_path / "e")
     assert not names_in(tmp_path)
@@ -306,7 +302,7 @@ def test_import_labels__copies_another_ensemble(tmp_path, frame):
 
 def test_ensemble_of__assembles_columns(tmp_path, labels):
     stored = ensemble_of(
-        ColumnsSource(list(labels.T), N_OBJECTS, NAMES),
+        columns_source(list(labels.T), N_OBJECTS, NAMES),
         tmp_path / "e",
         provenance={"made_by": "test"},
         chunk_rows=512,
@@ -319,9 +315,9 @@ def test_ensemble_of__assembles_columns(tmp_path, labels):
 
 def test_ensemble_of__rejects_columns_of_different_lengths(tmp_path):
     with pytest.raises(InvalidInputError, match=r"column 1 has shape \(2,\) but n_objects=3"):
-        ColumnsSource([np.zeros(3, int), np.zeros(2, int)], 3)
+        columns_source([np.zeros(3, int), np.zeros(2, int)], 3)
     with pytest.raises(InvalidInputError, match="empty"):
-        ensemble_of(ColumnsSource([], 3), tmp_path / "e", provenance={})
+        ensemble_of(columns_source([], 3), tmp_path / "e", provenance={})
 
 
 def test_import_labels__arrow_tables_in_memory(tmp_path, frame):
