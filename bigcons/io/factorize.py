@@ -308,8 +308,8 @@ def _arrow_column(raw: Any, name: str) -> Any:
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_large_string(kind):
             return column
     raise InvalidInputError(
-        f"partition {name!r} has labels of type {kind}; labels must be all whole numbers or all text "
-        "(UTF-8): recode them, use a column of labels for each partition, or leave it out with drop= (--drop)."
+        f"partition {name!r} has labels that are neither all whole numbers nor all text in UTF-8 ({kind}); "
+        "recode them, use a column of labels for each partition, or leave it out with drop= (--drop)."
     )
 
 

@@ -469,7 +469,8 @@ def _header_names(lines: list[list[str]], where: str, header: bool | None) -> li
     an object as well: it is refused unless ``header`` says what it is.
     """
     names, second = lines[0], lines[1] if len(lines) > 1 else []
-    names = ["", *names] if len(second) == len(names) + 1 else names  # as write.table of R
+    if len(second) == len(names) + 1 and not names[0].startswith("#"):
+        names = ["", *names]  # as write.table of R
     has_rows = names[0] == "" and len(second) > 1 and loose_number(second[0]) is None
     has_numbers = any(loose_number(name) is not None for name in names) and not has_rows
     if header is None and (has_numbers or all(name in MISSING_WORDS for name in names)):
