@@ -638,8 +638,8 @@ class Features:
             raise InvalidInputError(
                 f"{self.where} has text that may be numbers or dates in column {'; '.join(odd)}; write "
                 "numbers alone, as 1234.5 (or with decimal=',' of bigcons.select, --decimal ,), and convert "
-                "dates, or name the column in categorical= (--categorical) if its values are categories, or what "
-                "is missing in missing= (--missing)."
+                "dates, or name the column in categorical= (--categorical) if its values are categories, or "
+                "what is missing in missing= (--missing)."
             )
         codes = [texts[c].code() if c in texts else code for c, code in enumerate(codes)]
         for c in sorted({c for column in listed(log) for c in positions_of(table, column)}):
