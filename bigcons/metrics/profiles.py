@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ import pyarrow as pa
 from bigcons.errors import InvalidInputError, shown
 from bigcons.io.columns import Selection, choose
 from bigcons.io.features import (
-    BOOLEAN,
     CATEGORY,
     DATE,
     NUMBER,
@@ -113,7 +111,7 @@ def cluster_profiles(
     """
     table = open_source(features, "features")
     if columns is not None:
-        table = choose(table, Selection(None, None, columns, None))
+        table = choose(table, Selection(None, columns=columns))
     column = LabelColumn("labels", labels)
     refuse_other_rows("labels", column.row_names, table.where, table.ids or names_of_rows(features))
     names, K = table.names or [f"f{c}" for c in range(table.n_columns)], column.n_clusters
@@ -198,13 +196,9 @@ class _Column:
         kind, numbers = NUMBER, np.empty(0)
         try:
             if not isinstance(column, np.ndarray) or column.dtype.kind not in "buif" or self._is_category:
-                column = as_arrow(column, None, self.name, where)
+                column = as_arrow(column, self.name, where)
                 kind = CATEGORY if self._is_category else kind_of(column.type) or ""
-                kind = NUMBER if kind == BOOLEAN else kind
-            if kind == CATEGORY and self._code.missing and not self._is_category:
-                with suppress(InvalidInputError):  # text that holds only numbers besides what is missing
-                    kind, numbers = NUMBER, numbers_of(column, self._code, where)
-            elif kind in (NUMBER, DATE):
+            if kind in (NUMBER, DATE):
                 numbers = numbers_of(column, self._code._replace(kind=kind), where)
         except InvalidInputError:
             self._leave_out("it has values of several types")
