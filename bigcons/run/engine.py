@@ -14,12 +14,13 @@ import os
 import re
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from functools import cache, partial
-from typing import Any, Protocol, Self, TypeGuard, TypeVar
+from contextlib import ExitStack, closing, contextmanager
+from functools import cache
+from typing import Any, Self, TypeVar
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import DEFAULT_DATA_BYTES, Block, DataBudget, parse_size
@@ -30,52 +31,32 @@ Result = TypeVar("Result")
 Sums = TypeVar("Sums")
 
 
-class Engine(Protocol):
-    """Interface of an engine."""
+class Engine(ABC):
+    """Base of the engines."""
 
-    @property
-    def name(self) -> str:
-        """Name for logs."""
+    name: str
+    """For logs."""
+    n_workers: int
+    """Number of items that may run at a time."""
+    in_flight: int
+    """The most results being computed or awaiting collection."""
+    n_processes: int = 1
+    """Processes on one machine with the packages loaded, including this one."""
+    shares_memory: bool = True
+    """Whether tasks share the arrays of the calling process and may write to them."""
 
-    @property
-    def n_workers(self) -> int:
-        """Number of items that may run at a time."""
-
-    @property
-    def in_flight(self) -> int:
-        """The most results being computed or awaiting collection."""
-
-    @property
-    def n_processes(self) -> int:
-        """Processes on one machine with the packages loaded, including this one."""
-
-    @property
-    def shares_memory(self) -> bool:
-        """Whether tasks share the arrays of the calling process and may write to them."""
-
-    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:
+    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:  # noqa: B027 - no processes
         """Raise MemoryBudgetError for a worker process that may not hold so many bytes."""
 
+    @abstractmethod
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items. Closing cancels what is queued."""
 
 
-class LocalEngine:
-    """Base of the engines of this process."""
-
-    shares_memory = True
-    n_processes = 1
-
-    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:
-        """There are no other processes."""
-
-
-class SerialEngine(LocalEngine):
+class SerialEngine(Engine):
     """One task after another in the calling thread."""
 
-    name = "serial"
-    n_workers = 1
-    in_flight = 1
+    name, n_workers, in_flight = "serial", 1, 1
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
@@ -83,14 +64,14 @@ class SerialEngine(LocalEngine):
             yield task(item)
 
 
-class ThreadsEngine(LocalEngine):
+class ThreadsEngine(Engine):
     """A pool of threads: the default on one machine, since kernels and decompression release the GIL."""
 
     name = "threads"
 
     def __init__(self, n_workers: int | None = None) -> None:
-        self.n_workers: int = n_workers or available_cores()
-        self.in_flight: int = self.n_workers + 1
+        self.n_workers = n_workers or available_cores()
+        self.in_flight = self.n_workers + 1
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
@@ -145,23 +126,24 @@ def open_engine(client: object = None) -> Iterator[Engine]:
     collections are computed on that client, too. A Ctrl-C that comes while Numba loads a kernel leaves the
     block as the KeyboardInterrupt it is.
     """
-    try:
-        opened: AbstractContextManager[Engine]
-        if _is_address(client):
+    with ExitStack() as opened:
+        if isinstance(client, str) and re.fullmatch(r".*://.*|[\w.-]+:[0-9]+", client):
             from bigcons.run.dask import connect
 
-            opened = connect(client)
+            engine: Engine = opened.enter_context(connect(client))
         else:
-            opened = nullcontext(resolve_engine(client))
-        with opened as engine, engine.client.as_current() if hasattr(engine, "client") else nullcontext():
+            engine = resolve_engine(client)
+        if hasattr(engine, "client"):
+            opened.enter_context(engine.client.as_current())
+        try:
             yield engine
-    except SystemError as error:  # by which Numba's dispatcher in C replaces it
-        reason: BaseException | None = error
-        while isinstance(reason, SystemError):
-            reason = reason.__cause__
-        if isinstance(reason, KeyboardInterrupt):
-            raise reason from None
-        raise
+        except SystemError as error:  # by which Numba's dispatcher in C replaces it
+            reason: BaseException | None = error
+            while isinstance(reason, SystemError):
+                reason = reason.__cause__
+            if isinstance(reason, KeyboardInterrupt):
+                raise reason from None
+            raise
 
 
 def resolve_engine(client: object = None) -> Engine:
@@ -171,26 +153,20 @@ def resolve_engine(client: object = None) -> Engine:
     ``distributed.Client``; an Engine. Within a Dask task None is serial, since the worker's other threads
     have work of their own.
     """
-    if client == "threads":
-        return ThreadsEngine()
-    if client == "serial":
-        return SerialEngine()
-    if hasattr(client, "map") and hasattr(client, "in_flight"):
-        return client  # type: ignore[return-value]
+    if isinstance(client, Engine):
+        return client
+    if client in ("threads", "serial"):
+        return ThreadsEngine() if client == "threads" else SerialEngine()
     distributed: Any = sys.modules.get("distributed")  # to import it would take half a second
-    if client is None and distributed is None:
-        return ThreadsEngine()
-    if client is None or (distributed is not None and isinstance(client, distributed.Client)):
+    if distributed is not None and (client is None or isinstance(client, distributed.Client)):
         from bigcons.run.dask import DaskEngine, active_client, is_within_task
 
         if client is None and is_within_task():
             return SerialEngine()
-        found = active_client() if client is None else client
-        return ThreadsEngine() if found is None else DaskEngine(found)
-    if _is_address(client):
-        raise InvalidInputError(
-            f"client={client!r} is an address, not accepted here; pass distributed.Client({client!r})."
-        )
+        active = active_client() if client is None else client
+        return ThreadsEngine() if active is None else DaskEngine(active)
+    if client is None:
+        return ThreadsEngine()
     if hasattr(client, "scheduler_address"):
         raise InvalidInputError(
             f"client= is the cluster {type(client).__name__}; pass distributed.Client(cluster).",
@@ -203,45 +179,23 @@ def resolve_engine(client: object = None) -> Engine:
 
 
 class HasClient:
-    """Base of estimators with a ``client``, which copies and clones share.
+    """Base of estimators with a ``client``, which clones share.
 
-    A pickle keeps an address or a name; of a client or an engine, which live in their process, it keeps
-    None, the active client.
+    A pickle or a copy keeps an address or a name; of a client or an engine, which live in their process, it
+    keeps None, the active client.
     """
 
     client: object
 
     def __getstate__(self) -> dict[str, Any]:
-        state = vars(self).copy()
-        if not isinstance(state.get("client"), (str, type(None))):
-            state["client"] = _OfThisProcess(state["client"])
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        if isinstance(given := state.get("client"), _OfThisProcess):
-            self.client = given.client
+        client = self.client if isinstance(self.client, str) else None
+        return {**super().__getstate__(), "client": client}  # type: ignore[dict-item]
 
     def __sklearn_clone__(self) -> Self:
         """Return scikit-learn's clone of the estimator, with the same client."""
-        bare = copy.copy(self)
-        bare.client = None
-        clone: Self = super(HasClient, bare).__sklearn_clone__()  # type: ignore[misc]
+        clone: Self = super(HasClient, copy.copy(self)).__sklearn_clone__()  # type: ignore[misc]
         clone.client = self.client
         return clone
-
-
-class _OfThisProcess:
-    """A client in the state of an estimator: copies share it, and pickles have None in its place."""
-
-    def __init__(self, client: object) -> None:
-        self.client = client
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _OfThisProcess:
-        return self
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return type(None), ()
 
 
 def local_engine(engine: Engine) -> Engine:
@@ -257,10 +211,6 @@ def beside_processes(memory: str | float | None, taken: int) -> DataBudget:
     if memory is None:
         return DataBudget(DEFAULT_DATA_BYTES, taken)
     return DataBudget(parse_size(memory) - taken, taken)
-
-
-def _is_address(client: object) -> TypeGuard[str]:
-    return isinstance(client, str) and re.fullmatch(r".*://.*|[\w.-]+:[0-9]+", client) is not None
 
 
 def fold(
@@ -287,8 +237,16 @@ def fold(
         n_together = min(max((len(blocks) - first) // 40, 1), 8)
         groups.append(blocks[first : first + n_together])
         first += n_together
+
+    def sums_of_group(group: Sequence[Block]) -> Sums:
+        sums = sums_of_block(group[0])
+        for block in group[1:]:
+            stop_if_cancelled()
+            sums = combine(sums, sums_of_block(block))
+        return sums
+
     total: Sums | None = None
-    with closing(engine.map(partial(_sums_of_group, sums_of_block, combine), groups)) as results:
+    with closing(engine.map(sums_of_group, groups)) as results:
         for group, sums in zip(groups, results, strict=True):
             total = sums if total is None else combine(total, sums)
             if progress is not None:
@@ -296,16 +254,6 @@ def fold(
                     progress.advance(block.n_rows)
     assert total is not None  # noqa: S101 - blocks is not empty
     return total
-
-
-def _sums_of_group(
-    sums_of_block: Callable[[Block], Sums], combine: Callable[[Sums, Sums], Sums], group: Sequence[Block]
-) -> Sums:
-    sums = sums_of_block(group[0])
-    for block in group[1:]:
-        stop_if_cancelled()
-        sums = combine(sums, sums_of_block(block))
-    return sums
 
 
 # The threads of BLAS and OpenMP, which NumPy, SciPy and scikit-learn start on their own

@@ -379,14 +379,13 @@ def test_map__a_closed_client_ends_in_one_line(seconds):
 FOREIGN = {
     "none": ("raise ImportError('one\\ntwo')", "cannot load bigcons (one two)"),
     "another version": ("__version__ = '0.0.1'", "has bigcons 0.0.1"),
-    "other code": (f"__version__ = {__version__!r}", "runs other code of bigcons"),
     "another Python": (
         f"import sys; __version__ = {__version__!r}; sys.version_info = (3, 9, 0)",
-        "has Python 3.9; install Python {}.{}, which".format(*PYTHON),
+        "has Python 3.9; install Python {}.{}, as run here".format(*PYTHON),
     ),
     "another NumPy": (
         f"import importlib.metadata as m; __version__ = {__version__!r}; m.version = lambda name: '0.1'",
-        f"has numba 0.1, numpy 0.1; install numba {numba.__version__}, numpy {np.__version__}, which",
+        f"has numba 0.1, numpy 0.1; install numba {numba.__version__}, numpy {np.__version__}, as run here",
     ),
     "no version": ("", "cannot load bigcons (module 'bigcons' has no attribute '__version__')"),
 }
@@ -403,7 +402,7 @@ def test_engine__refuses_a_worker_without_this_bigcons(foreign_worker, text, sai
             with pytest.raises(ExecutionError) as caught:
                 DaskEngine(client)
             assert_one_line(caught, f"Dask worker {foreign} {said}", "in the environment", "restart")
-            assert "; install " in said or f"install bigcons {__version__}, which runs" in str(caught.value)
+            assert "; install " in said or f"install bigcons {__version__}, as run here" in str(caught.value)
         assert set(client.nthreads()) == {*good, foreign}
 
 

@@ -210,7 +210,7 @@ def test_solve_command__over_tls_has_the_same_bits(ensemble: Path, quiet: Any, t
             refused = CliRunner().invoke(main, asked)
         assert not out.exists()
         solved = CliRunner().invoke(main, asked)
-    assert (refused.exit_code, "needs certificates" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "does not answer as a Dask scheduler" in refused.stderr) == (1, True)
     assert solved.exit_code == 0, solved.stderr
     consensus = Consensus.open(out)
     assert (consensus.labels.tobytes(), consensus.memberships.tobytes()) == quiet[:2]

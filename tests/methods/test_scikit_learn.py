@@ -115,13 +115,12 @@ def clients_of(model):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_estimators__share_their_client_with_copies_and_leave_it_out_of_pickles(client, name):
+def test_estimators__share_their_client_with_clones_and_leave_it_out_of_pickles(client, name):
     model = clone(ESTIMATORS[name])
     model.set_params(**dict.fromkeys(clients_of(model), client))
-    copies = [clone(model), copy.copy(model), copy.deepcopy(model)]
-    for copied in copies:
-        assert set(clients_of(copied).values()) == {client}
-    assert set(clients_of(pickle.loads(pickle.dumps(model))).values()) == {None}
+    assert set(clients_of(clone(model)).values()) == {client}
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert set(clients_of(copied).values()) == {None}
     assert set(clients_of(model).values()) == {client}
     for stays in ("threads", "tcp://host:8786"):
         model.set_params(**dict.fromkeys(clients_of(model), stays))

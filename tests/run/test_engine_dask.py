@@ -264,11 +264,6 @@ def test_resolve_engine__tells_how_to_use_a_cluster(local_client):
         resolve_engine(local_client.cluster)
 
 
-def test_resolve_engine__tells_how_to_open_an_address():
-    with pytest.raises(InvalidInputError, match=r"distributed\.Client"):
-        resolve_engine("tcp://127.0.0.1:8786")
-
-
 def test_threads__run_what_was_begun_and_raise_the_first_error():
     begun, gate = [], threading.Event()
 
