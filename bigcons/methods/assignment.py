@@ -345,8 +345,8 @@ class QMI(PassClusterer):
 
     weights: Any = None
 
-    def _method(self, ensemble: Ensemble) -> Tables:
-        return CategoryUtility("QMI", ensemble.offsets, self.n_clusters, self._weights)
+    def _method(self, offsets: np.ndarray, n_clusters: int) -> Tables:
+        return CategoryUtility("QMI", offsets, n_clusters, self._weights)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -420,10 +420,10 @@ class KCC(PassClusterer):
     utility: str = "uh"
     weights: Any = None
 
-    def _method(self, ensemble: Ensemble) -> Tables:
+    def _method(self, offsets: np.ndarray, n_clusters: int) -> Tables:
         check_choice("utility", self.utility, ("uc", "uh"))
         utility = CategoryUtility if self.utility == "uc" else EntropyUtility
-        return utility("KCC", ensemble.offsets, self.n_clusters, self._weights)
+        return utility("KCC", offsets, n_clusters, self._weights)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -491,8 +491,8 @@ class IVC(PassClusterer):
 
     init: Any = "partition"
 
-    def _method(self, ensemble: Ensemble) -> Tables:
-        return self.tables(type(self).__name__, ensemble.offsets, self.n_clusters)
+    def _method(self, offsets: np.ndarray, n_clusters: int) -> Tables:
+        return self.tables(type(self).__name__, offsets, n_clusters)
 
     def _first_clusters(self, ensemble: Ensemble) -> np.ndarray | FirstClusters:
         """Return the clusters given, or the rule of the starts."""
@@ -778,9 +778,9 @@ class LabelKMeans(PassClusterer):
     encode: str = "integer"
     weights: Any = None
 
-    def _method(self, ensemble: Ensemble) -> Tables:
+    def _method(self, offsets: np.ndarray, n_clusters: int) -> Tables:
         tables = CategoryUtility if self.encode == "onehot" else IntegerLabels
-        return tables("k-means", ensemble.offsets, self.n_clusters, self._weights)
+        return tables("k-means", offsets, n_clusters, self._weights)
 
     def _solve_surveyed(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey

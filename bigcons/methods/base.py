@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bigcons.disk.checkpoint import differences
+from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
 from bigcons.disk.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.disk.schema import TRUST
 from bigcons.errors import (
@@ -37,7 +37,7 @@ from bigcons.io.columns import Column, Columns, given_for, select
 from bigcons.io.files import is_parquet, origin
 from bigcons.io.ids import Ids
 from bigcons.memory import Block, parse_size
-from bigcons.methods.placing import Placed, PlacedFeatures, PlaceTask, Recoding
+from bigcons.methods.placing import Placed, PlacedFeatures, PlaceTask, Recoding, place_task
 from bigcons.metrics.ensemble import average_criterion
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine
@@ -52,7 +52,6 @@ from bigcons.run.results import (
     count_clusters,
     finished_run,
     logging_how_to_resume,
-    refuse_conflicting_run,
     seed_of_run,
 )
 from bigcons.seeding import SeedLike, resolve_seed
@@ -101,12 +100,7 @@ class MethodInfo(NamedTuple):
     """Whether it takes soft clusterings: `Ensemble.from_memberships`."""
 
 
-def _predicts(model: ConsensusClusterer) -> bool:
-    return model.places()
-
-
-def _predicts_softly(model: ConsensusClusterer) -> bool:
-    return model.places() and model.info.soft
+_if_it_places: Any = available_if(lambda model: model.places())
 
 
 @dataclass(eq=False, repr=False)
@@ -139,6 +133,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     """
 
     info: ClassVar[MethodInfo]
+    _instead: ClassVar[str] = "another method"
+    """What places new objects where a way of this method does not."""
     chooses: ClassVar[bool] = False
     """Whether the method takes ``n_clusters="auto"``."""
 
@@ -215,13 +211,14 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 fingerprint = self._fingerprint(ensemble, seed)
                 output = Output(path, overwrite, resume, fingerprint, source, as_read(given_for(x)))
                 if resume and finished is None:
-                    refuse_conflicting_run(output)
+                    Snapshots(partial_folder(path), fingerprint).load()  # refuses another unfinished run
             if finished is not None and output is not None:
                 self._take_finished(finished, output)
                 if finished.has_placing and self.places():
                     self.take_placing(finished, ensemble)
             else:
                 with choosing(self, ensemble, engine, seed):
+                    self._n_columns: Any = self.n_clusters
                     self._solve(ensemble, engine, seed, output)
         return self
 
@@ -234,6 +231,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         )
         self._found: Any = None  # what has chosen the number of clusters
         self._trust: Trust | Consensus | None = None
+        self._parts: Mapping[str, np.ndarray] | None = None  # the arrays by which new objects are placed
         self._found_at: str | None = None
         self._ids: Ids | None = ensemble.id_column
         self.n_features_in_: int = ensemble.n_partitions
@@ -387,7 +385,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         Clusters are published largest first: see `Results`. Cluster k is number ``self._order[k]`` of the
         method, which brings what else it shows by cluster into this order.
         """
-        self._n_columns: int = n_clusters or self.n_clusters
+        self._n_columns = n_clusters or self.n_clusters
         results = Results(
             *(ensemble, unlabeled, self._n_columns, self.info.soft, read, engine or SerialEngine()),
             np.arange(self._n_columns) if order is None else order,
@@ -429,11 +427,11 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 results=fit_results(self),
                 provenance={"ensemble": out.source, **out.read, **self._provenance(out)},
             )
-            if self.places() and (parts := self._placing_parts()) is not None:
+            if self.places() and self._parts is not None:
                 facts = {"method": type(self).__name__, "labels": out.fingerprint["labels"]}
                 weights = self._partition_weights()
                 counted = {} if weights is None else {"counted": weights}
-                writer.write_parts(PLACING, facts, {**parts, "order": self._order, **counted})
+                writer.write_parts(PLACING, facts, {**self._parts, "order": self._order, **counted})
             if (tree := getattr(self, "tree_", None)) is not None:
                 writer.write_parts(TREE, *tree.parts())
             committing.enter_context(progress("write to disk", ensemble.n_objects))
@@ -555,15 +553,16 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """Return whether the method places new objects, and so has ``predict``."""
         return cls._placer is not ConsensusClusterer._placer
 
-    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+    def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         """Return a function from labels (rows, M) in the fitted codes to clusters or, if soft, memberships.
 
-        Clusters are numbered as by ``read`` of `_publish`, not by size. The function may be sent to other
-        machines, so it should hold no more than it needs.
+        Clusters are numbered as by ``read`` of `_publish`, not by size. It follows from the arrays that a fit
+        sets as ``_parts`` before it publishes, of ``_n_columns`` clusters; raises KeyError or ValueError for
+        others. The function may be sent to other machines, so it should hold no more than it needs.
         """
         raise NotImplementedError
 
-    @available_if(_predicts)  # type: ignore[untyped-decorator]
+    @_if_it_places  # type: ignore[untyped-decorator]
     def predict(self, x: Any, *, out: str | os.PathLike[str] | None = None) -> np.ndarray:
         """Return labels (n_objects,) int32 of objects given by their base labels, -1 where none is known.
 
@@ -592,7 +591,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             writer.describe(provenance={"ensemble": source, "predicted_by": repr(self)})
         return Consensus.open(out).labels
 
-    @available_if(_predicts_softly)  # type: ignore[untyped-decorator]
+    @available_if(lambda model: model.places() and model.info.soft)  # type: ignore[untyped-decorator]
     def predict_proba(self, x: Any) -> np.ndarray:
         """Return memberships (n_objects, n_clusters) float32 of objects given by their base labels.
 
@@ -601,7 +600,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         check_is_fitted(self, "labels_")
         return np.concatenate(list(self._placed(self._labels_of(x), lambda _, __, memberships: memberships)))
 
-    @available_if(_predicts)  # type: ignore[untyped-decorator]
+    @_if_it_places  # type: ignore[untyped-decorator]
     def score(self, x: Any, y: object = None) -> float:  # noqa: ARG002 - scikit-learn's signature
         """Return how far the labels that `predict` gives the objects of ``x`` agree with their partitions.
 
@@ -616,7 +615,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             "adjusted_rand", ensemble, labels, weighted=True, weights=weights, client=self.client
         )
 
-    @available_if(_predicts)  # type: ignore[untyped-decorator]
+    @_if_it_places  # type: ignore[untyped-decorator]
     def predict_features(self, features: Any, *, id: Column | None = None) -> Placed:
         """Return labels, memberships and confidence of new objects, given by their features.
 
@@ -636,7 +635,6 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         generated.
         """
         check_is_fitted(self, "labels_")
-        self._refuse_found()
         with open_engine(self.client) as engine:
             placed = PlacedFeatures(self, features, id, engine)
             parts = [*placed]
@@ -661,7 +659,6 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
         Memberships are None for a method that is not soft.
         """
-        self._refuse_found()
         place = self._place_task(self._recoding.tables(ensemble))
 
         def place_block(block: Block) -> Use:
@@ -671,33 +668,25 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             yield from engine.map(place_block, ensemble.blocks())
 
     def _place_task(self, tables: list[np.ndarray]) -> PlaceTask:
-        """Return what places blocks of new objects, given `Recoding.tables` of their labels."""
-        return PlaceTask(
-            *(self._placer(), tables, self._recoding.offsets, self._order[: self._n_columns]),
-            *(self._partition_weights(), self.info.soft),
-        )
+        """Return what places blocks of new objects, given `Recoding.tables` of their labels.
 
-    def _refuse_found(self) -> None:
-        """Raise InvalidInputError if the results are of a store that does not have what predict needs."""
+        Raises InvalidInputError if the results are of a store that does not have what that needs.
+        """
         if self._found_at is not None:
             raise InvalidInputError(
                 f"the result was read from {self._found_at}, which does not store what predict needs; "
                 "fit with overwrite=True, or without out."
             )
-
-    # What predict needs, in a store
-
-    _placed_by: ClassVar[tuple[str, ...]] = ()
-    """The fitted arrays that `_placer` needs besides parameters, of methods that store nothing else."""
-
-    def _placing_parts(self) -> dict[str, np.ndarray] | None:
-        """Return the arrays of which `_restore_placing` makes this method place objects; None without any."""
-        return {name: getattr(self, name) for name in self._placed_by} or None
-
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:  # noqa: ARG002
-        """Take the arrays of `_placing_parts`; raises KeyError or ValueError for any others."""
-        for name in self._placed_by:
-            setattr(self, name, parts[name])
+        if self._parts is None:
+            raise InvalidInputError(
+                f"{type(self).__name__} was solved from a graph or matrix of all objects and cannot place "
+                f"new objects; use {self._instead}."
+            )
+        return place_task(
+            *(self._placer(self._parts), tables, self._recoding.offsets, self._order[: self._n_columns]),
+            self._partition_weights(),
+            is_soft=self.info.soft,
+        )
 
     def take_placing(self, consensus: Consensus, ensemble: Ensemble) -> None:
         """Place new objects by what is in the store of a consensus of ``ensemble``, as if it had been fitted.
@@ -717,8 +706,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             self._order, counted = parts.pop("order"), parts.pop("counted", None)
             if sorted(self._order.tolist()) != list(range(self._n_columns)):
                 raise ValueError("the order of clusters")
-            self._weights = Weights.given(counted, ensemble.offsets)
-            self._restore_placing(parts, ensemble, self._n_columns)
+            self._weights, self._parts = Weights.given(counted, ensemble.offsets), parts
+            self._placer(parts)
         except (KeyError, ValueError, TypeError) as error:
             raise CorruptStoreError(
                 f"{consensus.path} cannot place objects ({error}); solve again with overwrite=True.",

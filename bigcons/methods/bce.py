@@ -131,10 +131,10 @@ class BCE(PassClusterer):
     smoothing: float = 1e-6
     max_iter: int = 500
 
-    def _method(self, ensemble: Ensemble) -> VariationalBCE:
+    def _method(self, offsets: np.ndarray, n_clusters: int) -> VariationalBCE:
         return VariationalBCE(
-            ensemble.offsets,
-            self.n_clusters,
+            offsets,
+            n_clusters,
             init=check_choice("init", self.init, ("partition", "random")),
             smoothing=check_number("smoothing", self.smoothing, at_least=1e-12),
             update_alpha=check_flag("update_alpha", self.update_alpha),

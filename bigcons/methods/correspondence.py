@@ -7,7 +7,7 @@ and from descriptions by others; the docstrings say what was filled in.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
@@ -75,10 +75,9 @@ class Correspondence(ConsensusClusterer):
             base = BaseClusters(overlaps, similarity, offsets, times)
             found, objectives = self._group(base, seed, engine)
             nearest = nearest_groups(similarity, found.groups, K, times)
-        self._groups: np.ndarray = np.full(ensemble.n_base_clusters, -1)
-        self._groups[counted] = found.groups
-        self._nearest: np.ndarray = np.full(ensemble.n_base_clusters, -1)
-        self._nearest[counted] = nearest
+        of_all, nearest_of_all = np.full((2, ensemble.n_base_clusters), -1)
+        of_all[counted], nearest_of_all[counted] = found.groups, nearest
+        self._parts = {"_groups": of_all, "_nearest": nearest_of_all}
         self.objective_: float = found.objective
         self.n_passes_ = 1
         self.converged_: bool = found.is_settled
@@ -90,13 +89,13 @@ class Correspondence(ConsensusClusterer):
         if objectives:
             self.start_objectives_ = objectives
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
-        place = self._placer()
+        place = self._placer(self._parts)
 
         def read(block: Block) -> np.ndarray:
             return place(ensemble.read(block.start, block.stop))
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)
-        self.meta_clusters_: np.ndarray = renumbered(self._groups, self._order)
+        self.meta_clusters_: np.ndarray = renumbered(of_all, self._order)
 
     @abstractmethod
     def _check(self) -> None:
@@ -106,13 +105,11 @@ class Correspondence(ConsensusClusterer):
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
         """Return the best grouping, and the objectives of all starts; empty without starts."""
 
-    _placed_by = ("_groups", "_nearest")
-
-    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        offsets, groups, K = self._recoding.offsets, self._groups, self.n_clusters
+    def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+        offsets, groups, K = self._recoding.offsets, parts["_groups"], self._n_columns
         times = None if self._weights is None else self._weights.base_clusters
         table = one_hot(groups, K, times)
-        left_over = one_hot(self._nearest, K, times) if (groups < 0).any() else None
+        left_over = one_hot(parts["_nearest"], K, times) if (groups < 0).any() else None
 
         def place(labels: np.ndarray) -> np.ndarray:
             votes, _ = votes_of(labels, offsets, table)

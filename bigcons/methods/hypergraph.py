@@ -68,6 +68,7 @@ class GraphClusterer(ConsensusClusterer):
     """The parameter that chooses between cuts and the embedding."""
     _embedded: ClassVar[str] = "spectral"
     """Its value that chooses the embedding."""
+    _instead: ClassVar[str] = "partitioner='spectral'"
 
     weights: Any = None
     imbalance: float | None = None
@@ -122,10 +123,12 @@ class GraphClusterer(ConsensusClusterer):
         n_found = len(history["pass"]) if "move" in history else 0
         self.n_passes_: int = embedding.n_passes + n_found
         self.singular_values_: np.ndarray = embedding.singular_values
-        self._centers: Centers | None = Centers(embedding, centers)
+        values = embedding.singular_values
+        self._parts = {"table": embedding.table, "singular_values": values, "centers": centers}
+        nearest = Centers(embedding, centers)
 
         def read(block: Block) -> np.ndarray:
-            return Centers(embedding, centers).labels_of(ensemble.read(block.start, block.stop))
+            return nearest.labels_of(ensemble.read(block.start, block.stop))
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)
 
@@ -145,32 +148,17 @@ class GraphClusterer(ConsensusClusterer):
         """Publish the parts (n_objects,) of a graph partitioner and the weight it cut."""
         self.objective_ = cut
         self._weights = None
-        self._centers = None
         self.n_passes_ = 1
         self.history_ = {"pass": [1], "objective": [cut]}
         self._publish(ensemble, lambda block: parts[block.start : block.stop], survey.unlabeled, out)
 
-    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        if self._centers is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} cut a graph of the fitted objects and cannot place new ones; use "
-                f"{self._choice}={self._embedded!r}.",
-                parameter=self._choice,
-            )
-        return self._centers.labels_of
-
-    def _placing_parts(self) -> dict[str, np.ndarray] | None:
-        if self._centers is None:
-            return None
-        table, _, values, *_ = self._centers.embedding
-        return {"table": table, "singular_values": values, "centers": self._centers.centers}
-
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:  # noqa: ARG002
+    def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         table, values, centers = (parts[name] for name in ("table", "singular_values", "centers"))
-        if len(table) != ensemble.n_base_clusters or not values.size == centers.shape[1] <= table.shape[1]:
+        offsets = self._recoding.offsets
+        if len(table) != offsets[-1] or not values.size == centers.shape[1] <= table.shape[1]:
             raise ValueError("the embedding has other shapes than the ensemble")
-        embedding = Embedding(table, ensemble.offsets, values, np.empty((0, values.size)), self._weights)
-        self._centers = Centers(embedding, centers)
+        embedding = Embedding(table, offsets, values, np.empty((0, values.size)), self._weights)
+        return Centers(embedding, centers).labels_of
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -449,6 +437,7 @@ class HGPA(GraphClusterer):
     )
     _choice: ClassVar[str] = "objective"
     _embedded: ClassVar[str] = "laplacian"
+    _instead: ClassVar[str] = "objective='laplacian'"
 
     objective: str = "auto"
     edge_weight: str = "unit"
@@ -658,19 +647,13 @@ class MCLA(ConsensusClusterer):
         else:
             groups = cut_by_linkage(jaccard, self.n_clusters, times)
         groups = in_order_of_appearance(groups)
-        self._groups: np.ndarray = np.full(ensemble.n_base_clusters, -1)
-        self._groups[counted] = groups
-        self._n_groups: int = self.n_clusters
+        of_all = np.full(ensemble.n_base_clusters, -1)
+        of_all[counted] = groups
+        self._parts = {"_groups": of_all}
         self.objective_: float = share_within(repeated(jaccard, times), groups)
         self.n_passes_ = 1
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
-        self._vote(ensemble, engine, seed, survey.unlabeled, out)
-        self.meta_clusters_: np.ndarray = renumbered(self._groups, self._order)
-
-    def _vote(
-        self, ensemble: Ensemble, engine: Engine, seed: int, unlabeled: np.ndarray, out: Output | None
-    ) -> None:
-        place, is_random = self._placer(), self.ties == "random"
+        place, is_random = self._placer(self._parts), self.ties == "random"
 
         def read(block: Block) -> np.ndarray:
             memberships = place(ensemble.read(block.start, block.stop))
@@ -679,18 +662,13 @@ class MCLA(ConsensusClusterer):
                 lift_one_of_the_best(memberships, draw.random(memberships.shape))
             return memberships
 
-        self._publish(ensemble, read, unlabeled, out, engine)
+        self._publish(ensemble, read, survey.unlabeled, out, engine)
+        self.meta_clusters_: np.ndarray = renumbered(of_all, self._order)
 
-    _placed_by = ("_groups",)
-
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        super()._restore_placing(parts, ensemble, n_clusters)
-        self._n_groups = n_clusters
-
-    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
+    def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         offsets, weights = self._recoding.offsets, self._weights
         times = None if weights is None else weights.base_clusters
-        table = one_hot(self._groups, self._n_groups, times)
+        table = one_hot(parts["_groups"], self._n_columns, times)
         sizes = divisors(table.sum(axis=0))
         return lambda labels: shares(votes_of(labels, offsets, table)[0] / sizes)
 

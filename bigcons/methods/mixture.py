@@ -12,7 +12,6 @@ from bigcons.methods.base import MethodInfo
 from bigcons.methods.pass_clusterer import CERTAINTY, PassClusterer, first_partition, spread
 from bigcons.run.passes import Method, Record, State, Stats
 from bigcons.seeding import generator
-from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag
 
 # Added to every expected label count, and to the expected sizes of the mixture.
@@ -185,12 +184,12 @@ class MixtureModel(PassClusterer):
     background: bool = True
     max_iter: int = 500
 
-    def _method(self, ensemble: Ensemble) -> MixtureProblem:
+    def _method(self, offsets: np.ndarray, n_clusters: int) -> MixtureProblem:
         check_choice("init", self.init, ("partition", "dirichlet"))
         background = check_flag("background", self.background)
-        return MixtureProblem(ensemble.offsets, self.n_clusters, self.init, background=background)
+        return MixtureProblem(offsets, n_clusters, self.init, background=background)
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
         super()._set_results(records, start_objectives, converged=converged)
-        if self.background and self._solved is not None:
-            self.background_share_: float = float(np.exp(self._solved[1]["bias"][-1]))
+        if self.background and self._parts is not None:
+            self.background_share_: float = float(np.exp(self._parts["bias"][-1]))

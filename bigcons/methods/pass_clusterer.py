@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.memory import Block
@@ -53,14 +52,13 @@ class PassClusterer(ConsensusClusterer):
     tol: float = 1e-6
 
     @abstractmethod
-    def _method(self, ensemble: Ensemble) -> Method:
-        """Check the method's own parameters and return it for this ensemble."""
+    def _method(self, offsets: np.ndarray, n_clusters: int) -> Method:
+        """Check the method's own parameters and return it, for base clusters that begin at ``offsets``."""
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_int("n_init", self.n_init)
         check_int("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0.0)
-        self._solved: tuple[Method, Mapping[str, np.ndarray]] | None = None
         self._weights = Weights.given(getattr(self, "weights", None), ensemble.offsets)
         n_rows = start_rows(ensemble, self.n_clusters)
         survey = take_survey(ensemble, engine, seed, n_rows, self._partition_weights())
@@ -71,14 +69,14 @@ class PassClusterer(ConsensusClusterer):
     def _solve_surveyed(
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
     ) -> None:
-        starts = self._starts(self._method(ensemble), ensemble, engine, survey)
+        starts = self._starts(self._method(ensemble.offsets, self.n_clusters), ensemble, engine, survey)
         self._check_memory_plan(partial(self._memory_plan, starts), ensemble, engine, out, self.memory)
         method = starts.method
         with open_workspace(out, engine, method.n_carried, method.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, *workspace, self.n_init)
             at = run_passes(run, starts)
             state, arrays, carries = part_of(at.state, "judged"), run.arrays, method.n_carried > 0
-            self._solved = method, state
+            self._parts = state
             self._set_results(at.records, at.start_objectives, converged=at.is_settled)
 
             def read(block: Block) -> np.ndarray:
@@ -113,22 +111,8 @@ class PassClusterer(ConsensusClusterer):
         numbers = [float(number) for number in range(1, len(records) + 1)]
         self.history_: dict[str, list[Any]] = {**history, "pass": numbers}
 
-    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        if self._solved is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} was solved from the co-association and cannot place new objects; "
-                "predict with another method."
-            )
-        method, state = self._solved
-        return lambda labels: method.place(state, labels)
-
-    def _placing_parts(self) -> dict[str, np.ndarray] | None:
-        return None if self._solved is None else dict(self._solved[1])
-
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        model = clone(self).set_params(n_clusters=n_clusters)
-        model._weights = self._weights
-        self._solved = model._method(ensemble), parts
+    def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+        return partial(self._method(self._recoding.offsets, self._n_columns).place, parts)
 
     def _memory_plan(
         self, starts: BestOfStarts, ensemble: Ensemble, engine: Engine, *, in_memory: bool

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from bigcons.run.results import renumbered
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.store.export import export_to, import_pandas
-from bigcons.store.generator import AssignTask, Generator, NewRows
+from bigcons.store.generator import Generator, NewRows
 from bigcons.store.store import data_frame, ids_first
 from bigcons.trust.placement import ClusterSupport, support_factor
 
@@ -175,42 +174,36 @@ def recode(labels: np.ndarray, tables: Sequence[np.ndarray], dtype: np.dtype) ->
     return recoded
 
 
-@dataclass(frozen=True)
-class PlaceTask:
-    """Places a block of objects by their base labels; made by a fitted method, and sent to workers."""
+PlaceTask = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]]
+"""Places a block of objects by their labels; made by a fitted method, and sent to workers."""
 
-    place: Callable[[np.ndarray], np.ndarray]
-    """From labels in the fitted codes to clusters or, if soft, memberships, by the method's own numbers."""
-    tables: Sequence[np.ndarray]
-    """For each partition the fitted code of each label, and a last -1; none of memberships."""
-    offsets: np.ndarray
-    order: np.ndarray
-    """The method's number of each cluster as published."""
-    weights: np.ndarray | None
-    is_soft: bool
 
-    def __call__(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return labels (rows,) int32, -1 where no base label is known, and memberships or None."""
-        labels = recode(labels, self.tables, label_dtype(np.diff(self.offsets)))
-        placed, labeled = self.place(labels), are_labeled(labels, self.offsets, self.weights)
-        if not self.is_soft:
-            return np.where(labeled, renumbered(placed, self.order), -1).astype(np.int32), None
-        memberships = np.take(placed, self.order, axis=1)
+def place_task(
+    place: Callable[[np.ndarray], np.ndarray],
+    tables: Sequence[np.ndarray],
+    offsets: np.ndarray,
+    order: np.ndarray,
+    weights: np.ndarray | None,
+    *,
+    is_soft: bool,
+) -> PlaceTask:
+    """Return the task of labels (rows, int32), -1 where no base label is known, and memberships or None.
+
+    ``place`` takes labels in the fitted codes to clusters or, if soft, memberships, by the method's own
+    numbers, of which ``order`` has that of each cluster as published. ``tables`` are those of `Recoding`.
+    """
+    dtype = label_dtype(np.diff(offsets))
+
+    def task(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        labels = recode(labels, tables, dtype)
+        placed, labeled = place(labels), are_labeled(labels, offsets, weights)
+        if not is_soft:
+            return np.where(labeled, renumbered(placed, order), -1).astype(np.int32), None
+        memberships = np.take(placed, order, axis=1)
         winners = np.where(labeled, memberships.argmax(axis=1), -1).astype(np.int32)
-        return winners, np.where(labeled[:, None], memberships, np.float32(1.0 / len(self.order)))
+        return winners, np.where(labeled[:, None], memberships, np.float32(1.0 / len(order)))
 
-
-@dataclass(frozen=True)
-class FeaturesTask:
-    """Places a block of objects by their features."""
-
-    assign: AssignTask
-    place: PlaceTask
-
-    def __call__(self, item: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        """Return labels, memberships or None, and which objects are far."""
-        labels, is_far = self.assign(item)
-        return *self.place(labels), is_far
+    return task
 
 
 class PlacedFeatures:
@@ -226,7 +219,13 @@ class PlacedFeatures:
         self.data: Features = generator.open(features, id=id)
         self.rows = NewRows(self.data, generator.encoding.scaling)
         place = model._place_task(tables_of_generator(generator, model._recoding.values))
-        self._task, self._engine = FeaturesTask(generator.task(), place), engine
+        assign, self._engine = generator.task(), engine
+
+        def task(item: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+            labels, is_far = assign(item)
+            return *place(labels), is_far
+
+        self._task = task
         self._support: np.ndarray | None = None
         if model._trust is not None:
             is_stored = isinstance(model._trust, Consensus)

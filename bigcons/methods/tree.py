@@ -319,13 +319,15 @@ class ConsensusTree(ConsensusClusterer):
                 "moved": [record["moved"]],
             }
             self.chosen_tree_: str = str(at.state["tree"])
-            self._placement: Placement = method.placement_of(at.state)
-            self.temperature_: float = self._placement.temperature
-            self._publish_placed(run, at.state["divisions"], survey, out)
+            placement = method.placement_of(at.state)
+            self._parts, self.temperature_ = placement.parts(), placement.temperature
+            self._publish_placed(run, placement, at.state["divisions"], survey, out)
 
-    def _publish_placed(self, run: Run, divisions: np.ndarray, survey: Survey, out: Output | None) -> None:
+    def _publish_placed(
+        self, run: Run, placement: Placement, divisions: np.ndarray, survey: Survey, out: Output | None
+    ) -> None:
         """Publish the objects in the clusters in which they are placed, and how far to trust that."""
-        ensemble, arrays, placement = run.data, run.arrays, self._placement
+        ensemble, arrays = run.data, run.arrays
         trusted = can_weigh(ensemble, self.n_clusters)
 
         def read(block: Block) -> Found:
@@ -371,14 +373,9 @@ class ConsensusTree(ConsensusClusterer):
         groups = MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample)
         return max(passes, groups, key=lambda plan: plan.n_bytes(engine, ensemble))
 
-    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        return self._placement.memberships
-
-    def _placing_parts(self) -> dict[str, np.ndarray]:
-        return self._placement.parts()
-
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        self._placement = Placement.restored(parts, ensemble.offsets, n_clusters, self._weights)
+    def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+        offsets = self._recoding.offsets
+        return Placement.restored(parts, offsets, self._n_columns, self._weights).memberships
 
     _is_local: ClassVar[bool] = True
     """Whether base clusters of a sample count by their reliability."""

@@ -176,7 +176,7 @@ class DaskEngine(Engine):
                     window.extend(zip(names, futures, strict=True))
                 if not window:
                     break
-                for outcome in self._wait(*window[0], [future for _, future in window]):
+                for outcome in self._wait(window[0][0], [future for _, future in window]):
                     name, future = window.popleft()
                     future.release()
                     if isinstance(outcome, Exception):
@@ -210,15 +210,15 @@ class DaskEngine(Engine):
             options: dict[str, Any] = {"pure": False, "retries": self.retries, "fifo_timeout": "0 ms"}
             return list(self.client.map(function, *arguments, key=keys, **options))
 
-    def _wait(self, what: str, first: Any, futures: list[Any]) -> list[Any]:
+    def _wait(self, what: str, futures: list[Any]) -> list[Any]:
         """Return the error of the first task, or what it and the next ones that are done returned."""
-        n_done, active_at, has_warned = 0, time.monotonic(), False
+        first, n_done, active_at, has_warned = futures[0], 0, time.monotonic(), False
         timeout = min(REFRESH_SECONDS, self.patience / 4)
         while True:
             with suppress(TimeoutError), _scheduler_errors(what):
                 if first.status != "finished" and (error := first.exception(timeout=timeout)) is not None:
                     return [error]
-                done = list(takewhile(lambda future: future.status == "finished", futures))
+                done = [first, *takewhile(lambda future: future.status == "finished", futures[1:])]
                 try:
                     return list(self.client.sync(_gather, self.client, done, callback_timeout=timeout))
                 except Exception:  # of a task that ran again, as its worker was lost

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bigcons.coassociation.factorized import AgreementSums
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import (
     ConvergenceWarning,
@@ -217,12 +216,12 @@ class PCC(ConsensusClusterer):
             if by_sums:
                 at = run_passes(run, AllPairs(ensemble.offsets, K, survey.n_seen, begin))
                 read: Callable[[Block], np.ndarray] = partial(arrays.read, at.generation)
-                self._sums: AgreementSums = unpacked_sums(at.state, ensemble.offsets, K)
+                self._parts = at.state
             else:
                 left = None
                 if problem.solver == "blocked" and problem.memory is not None:
                     left = max(parse_size(problem.memory) - process_bytes(engine), 0)
-                read, at, self._sums = solve_pairs(
+                read, at, sums = solve_pairs(
                     *(run, counted_pairs(problem.pairs, labels, seed, engine), problem.divergence),
                     None if problem.max_iter == PAPER else begin,
                     n_clusters=K,
@@ -230,6 +229,7 @@ class PCC(ConsensusClusterer):
                     memory=left,
                     out=out,
                 )
+                self._parts = packed_sums(sums)
             self._set_results(at)
             if by_sums:
                 self.weights_: np.ndarray = np.ones(ensemble.n_partitions) if counts is None else counts
@@ -258,14 +258,9 @@ class PCC(ConsensusClusterer):
                 ConvergenceWarning,
             )
 
-    def _placer(self) -> Callable[[np.ndarray], np.ndarray]:
-        return partial(best_memberships, self._sums, self._recoding.offsets)
-
-    def _placing_parts(self) -> dict[str, np.ndarray]:
-        return packed_sums(self._sums)
-
-    def _restore_placing(self, parts: Mapping[str, np.ndarray], ensemble: Ensemble, n_clusters: int) -> None:
-        self._sums = unpacked_sums(parts, ensemble.offsets, n_clusters)
+    def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+        offsets = self._recoding.offsets
+        return partial(best_memberships, unpacked_sums(parts, offsets, self._n_columns), offsets)
 
 
 # Whether labels suit the model of the paper: far coarser or finer ones than the consensus mislead it
