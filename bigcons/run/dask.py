@@ -37,7 +37,6 @@ from bigcons.errors import (
 )
 from bigcons.memory import Block, enough_for, format_size
 from bigcons.progress import current_step
-from bigcons.run.engine import Engine
 from bigcons.version import __version__
 
 Item = TypeVar("Item")
@@ -61,7 +60,7 @@ VERSIONS = """{
 }"""
 
 
-class DaskEngine(Engine):
+class DaskEngine:
     """Tasks on the workers of a ``distributed.Client``, which the caller closes.
 
     Two tasks per worker thread plus two are in flight. A task is retried on another worker if its worker is

@@ -14,13 +14,12 @@ import os
 import re
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import DEFAULT_DATA_BYTES, Block, DataBudget, parse_size
@@ -31,8 +30,8 @@ Result = TypeVar("Result")
 Sums = TypeVar("Sums")
 
 
-class Engine(ABC):
-    """Base of the engines."""
+class Engine(Protocol):
+    """Interface of the engines, and base of those of this process."""
 
     name: str
     """For logs."""
@@ -45,10 +44,9 @@ class Engine(ABC):
     shares_memory: bool = True
     """Whether tasks share the arrays of the calling process and may write to them."""
 
-    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:  # noqa: B027 - no processes
+    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:
         """Raise MemoryBudgetError for a worker process that may not hold so many bytes."""
 
-    @abstractmethod
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items. Closing cancels what is queued."""
 
@@ -153,8 +151,8 @@ def resolve_engine(client: object = None) -> Engine:
     ``distributed.Client``; an Engine. Within a Dask task None is serial, since the worker's other threads
     have work of their own.
     """
-    if isinstance(client, Engine):
-        return client
+    if hasattr(client, "map") and hasattr(client, "in_flight"):
+        return client  # type: ignore[return-value]
     if client in ("threads", "serial"):
         return ThreadsEngine() if client == "threads" else SerialEngine()
     distributed: Any = sys.modules.get("distributed")  # to import it would take half a second
