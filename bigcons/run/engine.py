@@ -46,6 +46,7 @@ class Engine(Protocol):
 
     def check_limits(self, what: str, of_process: int, of_thread: int) -> None:
         """Raise MemoryBudgetError for a worker process that may not hold so many bytes."""
+        return  # there is none
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items. Closing cancels what is queued."""
