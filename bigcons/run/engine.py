@@ -44,7 +44,7 @@ class Engine(Protocol):
     shares_memory: bool = True
     """Whether tasks share the arrays of the calling process and may write to them."""
 
-    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:
+    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:  # noqa: ARG002
         """Raise MemoryBudgetError for a worker process that may not hold so many bytes."""
         return  # there is none
 
