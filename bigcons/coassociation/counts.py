@@ -6,9 +6,7 @@ divides, and `condensed_distances` returns 1 minus the similarity of all pairs a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +14,10 @@ from bigcons.errors import MemoryBudgetError
 from bigcons.memory import TILE_ROWS, Block, format_size, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
+from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.store.pair_rows import ascending_pairs, counts_dtype
 from bigcons.store.pairs import PairTable
 from bigcons.weights import Weights
-
-if TYPE_CHECKING:
-    from bigcons.store.ensemble import Ensemble
 
 # Pairs of a task, enough to keep a worker busy.
 PAIRS_PER_TASK = 1 << 19
@@ -49,8 +45,6 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
     >>> pairs.n_agree, pairs.n_seen
     (array([1, 0, 1, 0], dtype=uint8), array([2, 1, 2, 1], dtype=uint8))
     """
-    from bigcons.store.ensemble import as_ensemble
-
     ensemble = as_ensemble(x)
     i, j, _ = ascending_pairs(i, j, ensemble.n_objects)
     counts = _count(ensemble, i, j, parse_size(memory), client)  # labels are freed on return
@@ -59,41 +53,45 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
 
 
 def _count(ensemble: Ensemble, i: np.ndarray, j: np.ndarray, memory: int, client: object) -> Counts:
-    """Return the counts of ascending pairs, a run of them for each task."""
-    row_bytes = ensemble.row_bytes
+    """Return the counts of ascending pairs, a run of them for each task; labels are held if they fit."""
+    n, row_bytes = ensemble.n_objects, ensemble.row_bytes
     n_agree, n_seen = np.empty((2, len(i)), counts_dtype(ensemble.n_partitions))
-    done = 0
     with open_engine(client) as engine, progress("count pairs", len(i), "pairs") as listener:
-        count_run: Callable[[Any], Counts]
-        if ensemble.path is None or ensemble.n_objects * row_bytes <= memory:
-            count_run = partial(_count_held, ensemble.read(0, ensemble.n_objects))
-            parts = (slice(run.start, run.stop) for run in row_blocks(len(i), PAIRS_PER_TASK))
-            runs: Iterator[Any] = ((i[part], j[part]) for part in parts)
+        held, blocks = None, [Block(0, 0, n)]
+        runs = [(blocks[0], slice(run.start, run.stop)) for run in row_blocks(len(i), PAIRS_PER_TASK)]
+        if ensemble.path is None or n * row_bytes <= memory:
+            held = ensemble.read(0, n)
         else:
             what = "two blocks of labels for each task"
             blocks = ensemble.blocks(rows_within(memory, 2 * row_bytes * engine.in_flight, what=what))
-            count_run, runs = partial(_count_in_tiles, ensemble, blocks), _runs_of_blocks(blocks, i, j)
-        for agree, seen in engine.map(count_run, runs):
-            part = slice(done, done + len(agree))
+            ends = np.searchsorted(
+                i, [block.stop for block in blocks]
+            )  # of pairs whose first object is there
+            parts = map(slice, [0, *ends[:-1]], ends)
+            runs = [(rows, part) for rows, part in zip(blocks, parts, strict=True) if part.stop > part.start]
+
+        def count_run(run: tuple[Block, np.ndarray, np.ndarray]) -> Counts:
+            """Count the pairs of one row block, one block of second objects after the other."""
+            rows, i, j = run
+            if held is not None:
+                return count_rows(held, held, i, j)
+            left = ensemble.read(rows.start, rows.stop)
+            n_agree, n_seen = np.empty((2, len(i)), counts_dtype(ensemble.n_partitions))
+            of_block = np.searchsorted([block.stop for block in blocks], j, side="right")
+            order = np.argsort(of_block, kind="stable")
+            ends = np.searchsorted(of_block[order], np.arange(len(blocks)), side="right")
+            for columns, pairs in zip(blocks, np.split(order, ends[:-1]), strict=True):
+                if len(pairs):
+                    right = left if columns == rows else ensemble.read(columns.start, columns.stop)
+                    tile = count_rows(left, right, i[pairs] - rows.start, j[pairs] - columns.start)
+                    n_agree[pairs], n_seen[pairs] = tile
+            return n_agree, n_seen
+
+        counts = engine.map(count_run, ((rows, i[part], j[part]) for rows, part in runs))
+        for (_, part), (agree, seen) in zip(runs, counts, strict=True):
             n_agree[part], n_seen[part] = agree, seen
-            done = part.stop
             listener.advance(len(agree))
     return n_agree, n_seen
-
-
-def _runs_of_blocks(
-    blocks: list[Block], i: np.ndarray, j: np.ndarray
-) -> Iterator[tuple[Block, np.ndarray, np.ndarray]]:
-    """Yield each block with the pairs whose first objects it has."""
-    for rows in blocks:
-        pairs = slice(*np.searchsorted(i, [rows.start, rows.stop]))
-        if pairs.stop > pairs.start:
-            yield rows, i[pairs], j[pairs]
-
-
-def _count_held(labels: np.ndarray, run: tuple[np.ndarray, np.ndarray]) -> Counts:
-    """Count pairs when all labels are in memory."""
-    return count_rows(labels, labels, *run)
 
 
 def count_rows(left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray) -> Counts:
@@ -102,24 +100,6 @@ def count_rows(left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray
 
     n_agree, n_seen = np.empty((2, len(i)), counts_dtype(left.shape[1]))
     count_pairs(left, right, i, j, n_agree, n_seen)
-    return n_agree, n_seen
-
-
-def _count_in_tiles(
-    ensemble: Ensemble, blocks: list[Block], run: tuple[Block, np.ndarray, np.ndarray]
-) -> Counts:
-    """Count the pairs of one row block, one block of second objects after the other."""
-    rows, i, j = run
-    left = ensemble.read(rows.start, rows.stop)
-    n_agree, n_seen = np.empty((2, len(i)), counts_dtype(ensemble.n_partitions))
-    of_block = np.searchsorted([block.stop for block in blocks], j, side="right")
-    order = np.argsort(of_block, kind="stable")
-    ends = np.searchsorted(of_block[order], np.arange(len(blocks)), side="right")
-    for columns, pairs in zip(blocks, np.split(order, ends[:-1]), strict=True):
-        if len(pairs):
-            right = left if columns == rows else ensemble.read(columns.start, columns.stop)
-            tile = count_rows(left, right, i[pairs] - rows.start, j[pairs] - columns.start)
-            n_agree[pairs], n_seen[pairs] = tile
     return n_agree, n_seen
 
 
@@ -140,8 +120,6 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
            [1, 2, 0],
            [0, 0, 1]], dtype=int32)
     """
-    from bigcons.store.ensemble import as_ensemble
-
     ensemble = as_ensemble(x)
     n = ensemble.n_objects
     needed, budget = 8 * n * n, parse_size(memory)
@@ -200,13 +178,26 @@ def condensed_distances(
 
     Row 0 with 1, 2, ..., then row 1 with 2, 3, ...: ``n (n - 1) / 2`` float64. O(n^2 n_partitions) time.
     """
-    n = len(rows)
+    from bigcons.kernels.label_rows import weigh_tile
+
+    def distances_of_band(band: Block) -> np.ndarray:
+        """Return the distances of each row of a band to the rows after it."""
+        left, right = rows[band.start : band.stop], rows[band.start :]
+        total: float = rows.shape[1]
+        if weights is None:
+            n_agree, n_seen = _count_all(left, right)
+        else:
+            n_agree, n_seen = np.empty((2, len(left), len(right)))
+            of_partitions = weights.offsets, weights.base_clusters, weights.partitions
+            weigh_tile(left, right, *of_partitions, n_agree, n_seen)
+            total = float(weights.partitions.sum())
+        return distance(n_agree, n_seen, total, normalize)[np.triu_indices(len(left), 1, len(right))]
+
+    n, filled = len(rows), 0
     distances = np.empty(n * (n - 1) // 2)
     bands = row_blocks(n, max(PAIRS_PER_TASK // max(n, 1), 1))
-    filled = 0
     with progress("distances", n) as listener:
-        parts = engine.map(partial(_distances_of_band, rows, normalize, weights), bands)
-        for band, part in zip(bands, parts, strict=True):
+        for band, part in zip(bands, engine.map(distances_of_band, bands), strict=True):
             distances[filled : filled + len(part)] = part
             filled += len(part)
             listener.advance(band.n_rows)
@@ -218,20 +209,3 @@ def condensed_bytes(n_rows: int, engine: Engine) -> int:
     # counts, quotient, distance and position of each entry
     in_flight = 50 * min(max(PAIRS_PER_TASK, n_rows), n_rows * n_rows) * engine.in_flight
     return 4 * n_rows * (n_rows - 1) + in_flight
-
-
-def _distances_of_band(rows: np.ndarray, normalize: str, weights: Weights | None, band: Block) -> np.ndarray:
-    """Return the distances of each row of a band to the rows after it."""
-    from bigcons.kernels.label_rows import weigh_tile
-
-    left, right = rows[band.start : band.stop], rows[band.start :]
-    total: float = rows.shape[1]
-    if weights is None:
-        n_agree, n_seen = _count_all(left, right)
-    else:
-        n_agree, n_seen = np.empty((2, len(left), len(right)))
-        weigh_tile(
-            *(left, right, weights.offsets, weights.base_clusters, weights.partitions), n_agree, n_seen
-        )
-        total = float(weights.partitions.sum())
-    return distance(n_agree, n_seen, total, normalize)[np.triu_indices(len(left), 1, len(right))]

@@ -10,28 +10,21 @@ increments of their clusters. Distances are Euclidean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.coassociation.counts import NORMALIZATIONS, PAIRS_PER_TASK
 from bigcons.errors import InvalidInputError
+from bigcons.io.features import Features, open_features
 from bigcons.memory import Block, DataBudget, parse_size, row_blocks
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
+from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.validation import check_choice, check_flag, check_partition_weights
-
-if TYPE_CHECKING:
-    from bigcons.io.features import Features
-    from bigcons.store.ensemble import Ensemble
 
 CHOICES = ("vertex", "sorted")
 PAIR_MODELS = ("increments", "coassociation")
-
-PairModel = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""``pair_model(w, means)``: the probabilities of pairs, from their increments and those of their clusters."""
 
 # Beyond this, erfcx is replaced by its expansion: terms a million times their difference would cancel.
 _FAR = 1e3
@@ -45,7 +38,7 @@ def did_matrix(
     weights: Any = None,
     exclude_self: bool = False,
     increments: str = "vertex",
-    pair_model: str | PairModel = "increments",
+    pair_model: str = "increments",
     memory: int | str = "4GB",
     client: object = None,
 ) -> np.ndarray:
@@ -78,15 +71,12 @@ def did_matrix(
     pair_model
         "increments": ``p(w; lambda) / p(0; lambda)``, the paper's, with lambda the mean increment of the
         cluster. "coassociation": 1, which makes the matrix the plain co-association; here all clusters
-        contribute, and ``exclude_self`` and ``increments`` do not apply. Or a function of two arrays
-        ``(n,)``, increments and the means of their clusters (0 if its objects are evenly spaced), that
-        returns probabilities ``(n,)`` from 0 to 1. It is called in several threads or processes at a time.
+        contribute, and ``exclude_self`` and ``increments`` do not apply.
     memory
         Budget; MemoryBudgetError if the matrix does not fit.
 
     O(n^2 (d + M) + d sum of squared cluster sizes) time, on all workers; 8 n^2 bytes. A matrix that does not
-    fit raises MemoryBudgetError before it is computed, a ``pair_model`` whose values are not probabilities
-    InvalidInputError.
+    fit raises MemoryBudgetError before it is computed.
 
     Examples
     --------
@@ -96,27 +86,104 @@ def did_matrix(
     >>> bc.coassociation.did_matrix(features, labels)[0].round(2)
     array([0.7, 1. , 0.7, 0. , 0. , 0. ])
     """
-    from bigcons.store.ensemble import as_ensemble
-
-    ensemble = as_ensemble(x)
-    check_choice("normalize", normalize, NORMALIZATIONS)
-    check_increments(pair_model, increments, exclude_self)
-    budget = DataBudget(parse_size(memory))
+    ensemble, budget = as_ensemble(x), DataBudget(parse_size(memory))
     with open_engine(client) as engine:
-        source = open_points(features, ensemble.n_objects)
-        held = model_bytes(ensemble, source, engine, exclude_self=exclude_self)
-        check_matrix(held + 8 * ensemble.n_objects**2, budget, ensemble.n_objects)
-        model = increment_model(
-            source,
-            ensemble,
-            engine,
+        return similarity_matrix(
+            *(features, ensemble, engine, budget, 8),
+            normalize=normalize,
             weights=weights,
-            by_observed=normalize == "observed",
             exclude_self=exclude_self,
             increments=increments,
             pair_model=pair_model,
         )
-        return similarity_matrix(model, engine)
+
+
+def similarity_matrix(
+    features: Any,
+    ensemble: Ensemble,
+    engine: Engine,
+    budget: DataBudget,
+    bytes_per_pair: int,
+    *,
+    normalize: str,
+    weights: Any,
+    exclude_self: bool,
+    increments: str,
+    pair_model: str,
+) -> np.ndarray:
+    """Return the matrix of `did_matrix`, if ``bytes_per_pair`` of objects fit beside what it needs itself."""
+    from scipy.spatial.distance import cdist
+
+    check_choice("normalize", normalize, NORMALIZATIONS)
+    check_choice("pair_model", pair_model, PAIR_MODELS)
+    check_choice("increments", increments, CHOICES)
+    check_flag("exclude_self", exclude_self)
+    by_increments, n, M = pair_model == "increments", ensemble.n_objects, ensemble.n_partitions
+    if not by_increments and (exclude_self or increments != "vertex"):
+        raise InvalidInputError(
+            f"exclude_self={exclude_self}, increments={increments!r} with pair_model='coassociation', which "
+            "has no increments; leave them out."
+        )
+    weights = np.ones(M) if weights is None else check_partition_weights(weights, M)
+    source = _open_points(features, n)
+    # labels and features, held and being read; of each pair in flight distance, sums, masks, terms of the law
+    held = n * (M * (2 * ensemble.dtype.itemsize + 9 + 12 * exclude_self) + 16 * source.n_features)
+    held += PAIRS_PER_TASK * 100 * engine.in_flight
+    what = f"the increments of all pairs of {n:,} objects"
+    budget.check(held + bytes_per_pair * n**2, what, "use eac-single, which needs labels only")
+    points, labels = _read_points(source), np.array(ensemble.read(0, n).T, order="C")
+    observed = labels >= 0 if normalize == "observed" else None
+    # of clusters their mean increments, of objects in their clusters the nearest neighbor and its distance
+    means, to_nearest = np.zeros(ensemble.n_base_clusters), np.full((M, n), np.inf)
+    n_excluding = M if exclude_self else 0
+    nearest, to_next = np.full((n_excluding, n), -1, np.int32), np.full((n_excluding, n), np.inf)
+
+    def measure(members: np.ndarray) -> tuple[float, ClusterTree] | None:
+        if len(members) < 3:
+            return None
+        tree = cluster_tree(points[members])
+        return float(tree.increments(increments).mean()), tree
+
+    clusters = [(u, members) for u in range(M if by_increments else 0) for members in _clusters_of(labels[u])]
+    with progress("increments", len(clusters), "clusters") as listener:
+        measured = engine.map(measure, (members for _, members in clusters))
+        for (u, members), cluster in zip(clusters, measured, strict=True):
+            if cluster is None:  # too small to have increments
+                labels[u, members] = -1
+                continue
+            means[ensemble.offsets[u] + labels[u, members[0]]], tree = cluster
+            to_nearest[u, members] = tree.distance
+            if exclude_self:
+                nearest[u, members], to_next[u, members] = members[tree.nearest], tree.next_distance
+            listener.advance(1)
+    offsets = ensemble.offsets
+
+    def rows_of_band(band: Block) -> np.ndarray:
+        """Return the rows of the matrix of a band of objects."""
+        part = slice(band.start, band.stop)
+        distances = cdist(points[part], points)
+        total = np.zeros(distances.shape)
+        seen = np.full(distances.shape, weights.sum() if observed is None else 0.0)
+        for u, weight in enumerate(weights):
+            if observed is not None:
+                seen += weight * (observed[u, part, None] & observed[u])
+            i, j = np.nonzero((labels[u, part, None] == labels[u]) & (labels[u] >= 0))
+            if not by_increments:
+                total[i, j] += weight
+                continue
+            to_neighbor = to_nearest[u, j]
+            if exclude_self:
+                to_neighbor = np.where(nearest[u, j] == i + band.start, to_next[u, j], to_neighbor)
+            of_pairs = np.abs(distances[i, j] - to_neighbor)
+            total[i, j] += weight * increment_ratio(of_pairs, means[offsets[u] + labels[u, j]])
+        return np.divide(total, seen, out=total, where=seen > 0)
+
+    matrix, bands = np.empty((n, n)), row_blocks(n, max(PAIRS_PER_TASK // n, 1))
+    with progress("increments of pairs", n) as listener:
+        for band, rows in zip(bands, engine.map(rows_of_band, bands), strict=True):
+            matrix[band.start : band.stop] = rows
+            listener.advance(band.n_rows)
+    return matrix
 
 
 def did_ranking(
@@ -143,86 +210,32 @@ def did_ranking(
     >>> order
     array([0, 1])
     """
-    from bigcons.store.ensemble import as_ensemble
-
     ensemble = as_ensemble(x)
     check_choice("increments", increments, CHOICES)
     check_flag("label_code", label_code)
-    points = read_points(open_points(features, ensemble.n_objects))
+    points = _read_points(_open_points(features, ensemble.n_objects))
     labels = ensemble.read(0, ensemble.n_objects)
-    task = partial(_description_length, points, increments, label_code)
+
+    def description_length(column: np.ndarray) -> float:
+        n, total = np.count_nonzero(column >= 0), 0.0
+        for members in _clusters_of(column):
+            if len(members) >= 3:  # smaller clusters have no increment
+                lengths = cluster_tree(points[members]).increments(increments)
+                if lengths.any():
+                    total -= float(log_increment_density(lengths, float(lengths.mean())).sum())
+            total += 0.5 * np.log(n) + (len(members) * np.log(n / len(members)) if label_code else 0.0)
+        return total
+
     with open_engine(client) as engine, progress("rank partitions", ensemble.n_partitions) as listener:
-        columns = (np.ascontiguousarray(labels[:, u]) for u in range(ensemble.n_partitions))
         lengths = np.empty(ensemble.n_partitions)
-        for u, length in enumerate(engine.map(task, columns)):
+        for u, length in enumerate(engine.map(description_length, np.ascontiguousarray(labels.T))):
             lengths[u] = length
             listener.advance(1)
     return np.argsort(lengths, kind="stable"), lengths
 
 
-def _description_length(points: np.ndarray, increments: str, label_code: bool, labels: np.ndarray) -> float:
-    n = int((labels >= 0).sum())
-    total = 0.0
-    for members in clusters_of(labels):
-        if len(members) >= 3:  # smaller clusters have no increment
-            found = cluster_tree(points[members]).increments(increments)
-            if found.any():
-                total -= float(log_increment_density(found, float(found.mean())).sum())
-        total += 0.5 * np.log(n) + (len(members) * np.log(n / len(members)) if label_code else 0.0)
-    return total
-
-
-def check_increments(pair_model: str | PairModel, increments: str, exclude_self: bool) -> None:
-    """Refuse unknown choices, and choices about increments where they are not used."""
-    if not callable(pair_model):
-        check_choice("pair_model", pair_model, PAIR_MODELS)
-    check_choice("increments", increments, CHOICES)
-    check_flag("exclude_self", exclude_self)
-    if pair_model == "coassociation" and (exclude_self or increments != "vertex"):
-        raise InvalidInputError(
-            f"exclude_self={exclude_self}, increments={increments!r} with pair_model='coassociation', which "
-            "has no increments; leave them out."
-        )
-
-
-def check_matrix(needed: int, budget: DataBudget, n_objects: int) -> None:
-    """Raise MemoryBudgetError if a matrix does not fit, and name what does."""
-    what = f"the increments of all pairs of {n_objects:,} objects"
-    budget.check(needed, what, "use eac-single, which needs labels only")
-
-
-# The increments of an ensemble, and the similarities they give
-
-
-class IncrementModel(NamedTuple):
-    """An ensemble and what the increments of its clusters need; its partitions are rows, each contiguous."""
-
-    points: np.ndarray
-    """(n_objects, n_features) float64."""
-    labels: np.ndarray
-    """(n_partitions, n_objects) base labels, -1 where missing or of a cluster without increments."""
-    observed: np.ndarray | None
-    """(n_partitions, n_objects) bool: labeled or not; None if similarity is divided by n_partitions."""
-    offsets: np.ndarray
-    """(n_partitions + 1,) first base cluster of each partition."""
-    means: np.ndarray
-    """(n_base_clusters,) float64 mean increments."""
-    weights: np.ndarray
-    """(n_partitions,) float64."""
-    distance: np.ndarray
-    """(n_partitions, n_objects) float64 distance to the nearest neighbor in the object's cluster."""
-    nearest: np.ndarray | None
-    """(n_partitions, n_objects) int32 that neighbor; None without ``exclude_self``."""
-    next_distance: np.ndarray | None
-    """(n_partitions, n_objects) float64 distance to the second nearest neighbor."""
-    pair_model: PairModel | None
-    """Probabilities of pairs from their increments; None if every pair of a cluster counts as 1."""
-
-
-def open_points(features: Any, n_objects: int) -> Features:
+def _open_points(features: Any, n_objects: int) -> Features:
     """Open features; raise InvalidInputError if they do not have ``n_objects`` rows."""
-    from bigcons.io.features import open_features
-
     source = open_features(features)
     if source.n_objects != n_objects:
         raise InvalidInputError(
@@ -232,172 +245,39 @@ def open_points(features: Any, n_objects: int) -> Features:
     return source
 
 
-def read_points(features: Features) -> np.ndarray:
-    """Return features as ``(n_objects, n_features)`` float64; refuse those whose distances overflow."""
-    points = np.ascontiguousarray(features.read(0, features.n_objects), np.float64)
-    largest = float(np.abs(points).max())
-    most = 1e150  # sums of squared differences of up to a million such features do not overflow
-    if largest > most:
-        raise InvalidInputError(
-            f"features are up to {largest:g}, whose squared distances overflow; "
-            f"scale them to at most {most:g}."
-        )
-    return points
+def _read_points(features: Features) -> np.ndarray:
+    """Return features as ``(n_objects, n_features)`` float64."""
+    return np.ascontiguousarray(features.read(0, features.n_objects), np.float64)
 
 
-def model_bytes(ensemble: Ensemble, features: Features, engine: Engine, *, exclude_self: bool) -> int:
-    """Return the memory of a model, with the labels and features being read and the pairs in flight."""
-    per_label = 2 * ensemble.dtype.itemsize + 9 + 12 * exclude_self
-    per_object = ensemble.n_partitions * per_label + 16 * features.n_features
-    # of each pair: distance, sums, masks and the terms of the law
-    return ensemble.n_objects * per_object + PAIRS_PER_TASK * 100 * engine.in_flight
-
-
-def increment_model(
-    features: Features,
-    ensemble: Ensemble,
-    engine: Engine,
-    *,
-    weights: Any,
-    by_observed: bool,
-    exclude_self: bool,
-    increments: str,
-    pair_model: str | PairModel,
-) -> IncrementModel:
-    """Measure the clusters of every partition: O(n_features sum of squared cluster sizes) time."""
-    n_partitions = ensemble.n_partitions
-    weights = np.ones(n_partitions) if weights is None else check_partition_weights(weights, n_partitions)
-    points = read_points(features)
-    labels = np.array(ensemble.read(0, ensemble.n_objects).T, order="C")
-    observed = labels >= 0 if by_observed else None
-    means, distance = np.zeros(ensemble.n_base_clusters), np.full(labels.shape, np.inf)
-    nearest = np.full(labels.shape, -1, np.int32) if exclude_self else None
-    next_distance = np.full(labels.shape, np.inf) if exclude_self else None
-    model: PairModel | None = pair_model if callable(pair_model) else increment_ratio
-    if pair_model == "coassociation":
-        model = None
-    measured = range(0 if model is None else len(labels))
-    clusters = [(u, members) for u in measured for members in clusters_of(labels[u])]
-    trees = engine.map(partial(_tree_of, points, increments), (members for _, members in clusters))
-    with progress("increments", len(clusters), "clusters") as listener:
-        for (u, members), found in zip(clusters, trees, strict=True):
-            if found is None:
-                labels[u, members] = -1
-                continue
-            means[ensemble.offsets[u] + labels[u, members[0]]] = found[0]
-            distance[u, members] = found[1]
-            if nearest is not None and next_distance is not None:
-                nearest[u, members] = members[found[2]]
-                next_distance[u, members] = found[3]
-            listener.advance(1)
-    return IncrementModel(
-        points, labels, observed, ensemble.offsets, means, weights, distance, nearest, next_distance, model
-    )
-
-
-def _tree_of(
-    points: np.ndarray, increments: str, members: np.ndarray
-) -> tuple[float, np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return the mean increment, distances, neighbors and next distances of a cluster; None if too small."""
-    if len(members) < 3:
-        return None
-    tree = cluster_tree(points[members])
-    return float(tree.increments(increments).mean()), tree.distance, tree.nearest, tree.next_distance
-
-
-def clusters_of(labels: np.ndarray) -> list[np.ndarray]:
+def _clusters_of(labels: np.ndarray) -> list[np.ndarray]:
     """Return the ascending members of every cluster of a partition."""
     order = np.argsort(labels, kind="stable")[int((labels < 0).sum()) :]
     return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
 
 
-def similarity_matrix(model: IncrementModel, engine: Engine) -> np.ndarray:
-    """Return the matrix of `did_matrix` from a model, band by band."""
-    n = len(model.points)
-    matrix = np.empty((n, n))
-    bands = row_blocks(n, max(PAIRS_PER_TASK // n, 1))
-    with progress("increments of pairs", n) as listener:
-        for band, part in zip(bands, engine.map(partial(_band, model), bands), strict=True):
-            matrix[band.start : band.stop] = part
-            listener.advance(band.n_rows)
-    return matrix
-
-
-def _band(model: IncrementModel, band: Block) -> np.ndarray:
-    from scipy.spatial.distance import cdist
-
-    distances = cdist(model.points[band.start : band.stop], model.points)
-    i, j = np.arange(band.start, band.stop)[:, None], np.arange(len(model.points))[None, :]
-    return _similarities(model, distances, i, j)
-
-
-def _similarities(model: IncrementModel, distances: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Return the similarity of objects ``i`` to ``j``; both broadcast to the shape of ``distances``."""
-    total = np.zeros(distances.shape)
-    seen = np.full(distances.shape, model.weights.sum() if model.observed is None else 0.0)
-    for u, weight in enumerate(model.weights):
-        if model.observed is not None:
-            seen += weight * (model.observed[u, i] & model.observed[u, j])
-        label = model.labels[u, j]
-        joined = (model.labels[u, i] == label) & (label >= 0)
-        if model.pair_model is None:
-            total[joined] += weight
-            continue
-        to_neighbor = _where(joined, model.distance[u, j])
-        if model.nearest is not None and model.next_distance is not None:
-            is_other = _where(joined, model.nearest[u, j]) == _where(joined, i)
-            to_neighbor = np.where(is_other, _where(joined, model.next_distance[u, j]), to_neighbor)
-        means = _where(joined, model.means[model.offsets[u] + np.maximum(label, 0)])
-        increments = np.abs(distances[joined] - to_neighbor)
-        total[joined] += weight * _probabilities(model.pair_model, increments, means)
-    return np.divide(total, seen, out=total, where=seen > 0)
-
-
-def _probabilities(pair_model: PairModel, increments: np.ndarray, means: np.ndarray) -> np.ndarray:
-    if pair_model is increment_ratio:
-        return increment_ratio(increments, means)
-    found = np.asarray(pair_model(increments, means))
-    if found.shape != increments.shape or found.dtype.kind not in "biuf":
-        raise InvalidInputError(
-            f"pair_model returned shape {found.shape} and type {found.dtype} for increments of shape "
-            f"{increments.shape}; return one number for each."
-        )
-    wrong = ~((found >= 0) & (found <= 1 + 1e-9))
-    if wrong.any():
-        value, increment, mean = (array[wrong][0] for array in (found, increments, means))
-        raise InvalidInputError(
-            f"pair_model returned {value} for an increment of {increment:.6g} and a mean of {mean:.6g}; "
-            "return probabilities from 0 to 1."
-        )
-    return found
-
-
-def _where(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return np.broadcast_to(values, mask.shape)[mask]
-
-
 # The law, and the tree of a cluster
 
 
-def increment_density(w: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
+def increment_density(w: np.ndarray, mean: float) -> np.ndarray:
     """Return the density ``p(w; lambda)`` of increments ``w >= 0`` with the given mean, float64.
 
     Falls from ``pi (2 - sqrt 2) / (2 sqrt 2 lambda)`` at 0. The paper's form, with ``exp(-s^2) erfc(s)``
     written as ``exp(-2 s^2) erfcx(s)``, which does not underflow before its factor does.
     """
-    return np.sqrt(np.pi) * _scale(mean) * increment_ratio(w, mean)
-
-
-def increment_ratio(w: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
-    """Return ``p(w; lambda) / p(0; lambda)``, from 1 to 0; for a mean of 0, 1 where w is 0 and else 0."""
-    s = np.minimum(_reduced(w, mean), _FAR)  # where the ratio is 0 in float64 long before
-    return np.exp(-2.0 * s * s) * _factor(s)
+    return np.exp(log_increment_density(w, mean))
 
 
 def log_increment_density(w: np.ndarray, mean: float) -> np.ndarray:
     """Return the natural logarithm of the density, for a mean above 0."""
     s = _reduced(w, mean)
     return np.log(np.sqrt(np.pi) * _scale(mean)) - 2.0 * s * s + np.log(_factor(s))
+
+
+def increment_ratio(w: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
+    """Return ``p(w; lambda) / p(0; lambda)``, from 1 to 0; for a mean of 0, 1 where w is 0 and else 0."""
+    s = np.minimum(_reduced(w, mean), _FAR)  # where the ratio is 0 in float64 long before
+    return np.exp(-2.0 * s * s) * _factor(s)
 
 
 def _scale(mean: float | np.ndarray) -> float | np.ndarray:

@@ -16,9 +16,8 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from bigcons.memory import Block, enough_for, format_size, parse_size, rows_with
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
 from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.store.pair_rows import (
     MAX_OBJECTS,
     OBJECT_BYTES,
@@ -40,9 +40,6 @@ from bigcons.store.pair_rows import (
 )
 from bigcons.store.pairs import PairTable, pairs_made, refuse_existing_pairs
 from bigcons.validation import check_int, check_number
-
-if TYPE_CHECKING:
-    from bigcons.store.ensemble import Ensemble
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -92,13 +89,11 @@ def sample(
     >>> pairs.n_objects
     500
     """
-    from bigcons.store.ensemble import as_ensemble
-
     ensemble = as_ensemble(x)
     n, seed, budget = ensemble.n_objects, resolve_seed(random_state), parse_size(memory)
     asked = {"share": share, "per_object": per_object, "n_pairs": n_pairs}
     given = {name: value for name, value in asked.items() if value is not None}
-    wanted = _number_of_pairs(n, count_all_pairs(n), share, n_pairs, per_object)
+    wanted = number_of_pairs(n, **asked)
     needed, left = PAIR_BYTES * wanted + OBJECT_BYTES * n, _budget_for_pairs(budget)
     if tiles == "auto":
         # with fewer other blocks, regions far apart in the graph of blocks may order their clusters
@@ -190,45 +185,31 @@ def sample_pairs(
     >>> bool((i < j).all()), len(i)
     (True, 5)
     """
-    total = count_all_pairs(n_objects)
-    wanted = _number_of_pairs(n_objects, total, share, n_pairs, per_object)
+    wanted = number_of_pairs(n_objects, share=share, n_pairs=n_pairs, per_object=per_object)
     rng = generator(resolve_seed(random_state), "coassociation.sample_pairs")
-    return pairs_of_numbers(distinct_numbers(rng, total, wanted), n_objects)
+    return pairs_of_numbers(distinct_numbers(rng, count_all_pairs(n_objects), wanted), n_objects)
 
 
-def _number_of_pairs(
-    n_objects: int, total: int, share: float | None, n_pairs: int | None, per_object: float | None
-) -> int:
-    asked = {"share": share, "n_pairs": n_pairs, "per_object": per_object}
-    given = {name: value for name, value in asked.items() if value is not None}
+def number_of_pairs(n_objects: int, **asked: Any) -> int:
+    """Return the number of pairs that one of ``share``, ``n_pairs`` and ``per_object`` asks for."""
+    total, given = count_all_pairs(n_objects), {k: value for k, value in asked.items() if value is not None}
     if len(given) != 1:
         got = ", ".join(f"{name}={value}" for name, value in given.items()) or "nothing"
         raise InvalidInputError(
             f"got {got} for the number of pairs; give one of share, n_pairs and per_object."
         )
-    if n_pairs is not None:
-        return check_int("n_pairs", n_pairs, at_most=total)
-    if share is not None:
-        wanted = round(check_number("share", share, above=0, at_most=1) * total)
-    else:
-        wanted = round(check_number("per_object", per_object, above=0, at_most=n_objects - 1) * n_objects / 2)
-    if wanted == 0:
+    ((name, value),) = given.items()
+    if name == "n_pairs":
+        return check_int(name, value, at_most=total)
+    most, times = (1, total) if name == "share" else (n_objects - 1, n_objects / 2)
+    if (wanted := round(check_number(name, value, above=0, at_most=most) * times)) == 0:
         raise InvalidInputError(
-            f"{next(iter(given))}={next(iter(given.values()))} asks for less than one of the {total} pairs; "
-            "use a larger number."
+            f"{name}={value} asks for less than one of the {total} pairs; use a larger number."
         )
     return min(wanted, total)
 
 
 # In tiles
-
-
-class TilePlan(NamedTuple):
-    """Blocks of objects, and the number of pairs to draw from each tile of two blocks."""
-
-    blocks: list[Block]
-    tiles: list[list[tuple[int, int, int]]]
-    """For each block its tiles: blocks ``a <= b`` and the number of pairs."""
 
 
 def _sample_tiles(
@@ -244,56 +225,20 @@ def _sample_tiles(
 ) -> PairTable:
     """Draw and count ``n_pairs`` pairs within the tiles of each block with itself and ``tiles`` others.
 
-    Blocks have as many objects as fit: they, and with them the pairs, depend on memory.
+    Blocks have as many objects as fit: they, and with them the pairs, depend on memory. ``n_pairs`` are
+    divided among the tiles by size.
 
     O(n_pairs n_partitions) time, twice that for pairs of two blocks. Each task in flight holds two blocks of
     labels and the rows of one, together at most a sixteenth of ``memory``. About 10 bytes per pair on disk.
     """
-    plan = plan_tiles(ensemble, n_pairs, tiles, memory, seed)
-    if engine.in_flight > PLANNED_TASKS:
-        needed = memory * engine.in_flight / PLANNED_TASKS
-        raise MemoryBudgetError(
-            f"{engine.in_flight} blocks of pairs in flight need {format_size(needed)}, over the budget of "
-            f"{format_size(memory)}; use fewer workers, or one with client='serial'.",
-            needed=needed,
-            budget=memory,
-        )
-    per_block = 2 * n_pairs * plan.blocks[0].n_rows // ensemble.n_objects
-    with progress("sample pairs", ensemble.n_objects) as listener:
-
-        def parts() -> Any:
-            found = engine.map(partial(_rows_of_block, ensemble, plan, seed), plan.blocks)
-            for block, part in zip(plan.blocks, found, strict=True):
-                yield part
-                listener.advance(block.n_rows)
-
-        return PairTable.store_blocks(
-            out,
-            parts(),
-            n_objects=ensemble.n_objects,
-            counts_dtype=counts_dtype(ensemble.n_partitions),
-            rows_per_block=plan.blocks[0].n_rows,
-            # 65 thousand to a million entries: smaller chunks are slow to read, larger ones gain nothing
-            chunk_entries=1 << min(max(per_block.bit_length() - 1, 16), 20),
-            provenance=provenance,
-            overwrite=overwrite,
-        )
-
-
-def plan_tiles(ensemble: Ensemble, n_pairs: int, tiles: int, memory: int, seed: int) -> TilePlan:
-    """Choose the blocks, draw their tiles, and divide ``n_pairs`` among the tiles by size.
-
-    Raises MemoryBudgetError if not even one row fits, InvalidInputError if the tiles hold fewer pairs.
-    """
-    labels_bytes = 2 * ensemble.row_bytes
+    n = ensemble.n_objects
     # an end of a pair in a task: object, other object and counts, twice while they are sorted, and the draw
     # of a tile; a solver's task needs less
-    row_bytes = labels_bytes + 40 * 2 * n_pairs / ensemble.n_objects
+    row_bytes = 2 * ensemble.row_bytes + 40 * 2 * n_pairs / n
     what = "the pairs of one object for each task"
     fitting = rows_within(memory // PLANNED_TASKS, row_bytes, what=what)
     # smaller blocks than memory requires let more tasks run at once, if a tile has room for the pairs
-    per_object = -(-2 * n_pairs // ensemble.n_objects)
-    blocks = ensemble.blocks(min(fitting, max(per_object, -(-ensemble.n_objects // 32))))
+    blocks = ensemble.blocks(min(fitting, max(-(-2 * n_pairs // n), -(-n // 32))))
     others = block_graph(len(blocks), tiles, generator(seed, "coassociation.tiles.graph"))
     grid = [(a, a) for a in range(len(blocks))]
     grid += [(a, b) for a, known in enumerate(others) for b in sorted(known) if a < b]
@@ -303,17 +248,58 @@ def plan_tiles(ensemble: Ensemble, n_pairs: int, tiles: int, memory: int, seed: 
             f"n_pairs={n_pairs:,} is more than the {sum(sizes):,} pairs in the tiles of tiles={tiles}; "
             "raise tiles."
         )
+    if engine.in_flight > PLANNED_TASKS:
+        needed = memory * engine.in_flight / PLANNED_TASKS
+        raise MemoryBudgetError(
+            f"{engine.in_flight} blocks of pairs in flight need {format_size(needed)}, over the budget of "
+            f"{format_size(memory)}; use fewer workers, or one with client='serial'.",
+            needed=needed,
+            budget=memory,
+        )
     ends = [n_pairs * size // sum(sizes) for size in itertools.accumulate(sizes)]
-    shares = [stop - start for start, stop in itertools.pairwise([0, *ends])]
+    tiles_of: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
+    for (a, b), start, stop in zip(grid, [0, *ends], ends, strict=False):
+        for block_index in {a, b}:
+            tiles_of[block_index].append((a, b, stop - start))
+    rows_per_block = blocks[0].n_rows
     logger.info(
         "tiles: %d blocks of %s objects, each with itself and %d others, for %s pairs",
-        *(len(blocks), f"{blocks[0].n_rows:,}", max(map(len, others)), f"{n_pairs:,}"),
+        *(len(blocks), f"{rows_per_block:,}", max(map(len, others)), f"{n_pairs:,}"),
     )
-    tiles_of: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
-    for (a, b), share in zip(grid, shares, strict=True):
-        for block in {a, b}:
-            tiles_of[block].append((a, b, share))
-    return TilePlan(blocks, tiles_of)
+
+    def rows_of_block(block: Block) -> Rows:
+        """Return the rows of one block: draw and count the pairs of its tiles."""
+        here, entries = ensemble.read(block.start, block.stop), []
+        for a, b, n_drawn in tiles_of[block.index]:
+            other = blocks[b if a == block.index else a]
+            there = here if other == block else ensemble.read(other.start, other.stop)
+            i, j = draw_tile(blocks[a], blocks[b], n_drawn, seed)
+            left, right = (here, there) if a == block.index else (there, here)
+            n_agree, n_seen = count_rows(left, right, i, j)
+            if a == block.index:
+                entries.append((i, j + np.int32(other.start), n_agree, n_seen))
+            if b == block.index:
+                entries.append((j, i + np.int32(other.start), n_agree, n_seen))
+        columns = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+        return rows_of_entries(*columns, n_rows=block.n_rows, n_objects=n)
+
+    def parts() -> Iterator[Rows]:
+        with progress("sample pairs", n) as listener:
+            for block, part in zip(blocks, engine.map(rows_of_block, blocks), strict=True):
+                yield part
+                listener.advance(block.n_rows)
+
+    return PairTable.store_blocks(
+        out,
+        parts(),
+        n_objects=n,
+        counts_dtype=counts_dtype(ensemble.n_partitions),
+        rows_per_block=rows_per_block,
+        # 65 thousand to a million entries: smaller chunks are slow to read, larger ones gain nothing
+        chunk_entries=1 << min(max((2 * n_pairs * rows_per_block // n).bit_length() - 1, 16), 20),
+        provenance=provenance,
+        overwrite=overwrite,
+    )
 
 
 def block_graph(n_blocks: int, degree: int, rng: np.random.Generator) -> list[set[int]]:
@@ -339,24 +325,6 @@ def block_graph(n_blocks: int, degree: int, rng: np.random.Generator) -> list[se
 
 def _tile_size(a: Block, b: Block) -> int:
     return a.n_rows * (a.n_rows - 1) // 2 if a == b else a.n_rows * b.n_rows
-
-
-def _rows_of_block(ensemble: Ensemble, plan: TilePlan, seed: int, block: Block) -> Rows:
-    """Return the rows of one block: draw and count the pairs of its tiles."""
-    own = ensemble.read(block.start, block.stop)
-    entries = []
-    for a, b, n_pairs in plan.tiles[block.index]:
-        other = plan.blocks[b if a == block.index else a]
-        labels = own if other == block else ensemble.read(other.start, other.stop)
-        i, j = draw_tile(plan.blocks[a], plan.blocks[b], n_pairs, seed)
-        left, right = (own, labels) if a == block.index else (labels, own)
-        n_agree, n_seen = count_rows(left, right, i, j)
-        if a == block.index:
-            entries.append((i, j + np.int32(other.start), n_agree, n_seen))
-        if b == block.index:
-            entries.append((j, i + np.int32(other.start), n_agree, n_seen))
-    columns = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-    return rows_of_entries(*columns, n_rows=block.n_rows, n_objects=ensemble.n_objects)
 
 
 def draw_tile(a: Block, b: Block, n_pairs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

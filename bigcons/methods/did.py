@@ -7,17 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bigcons.coassociation.counts import NORMALIZATIONS
-from bigcons.coassociation.increments import (
-    IncrementModel,
-    PairModel,
-    check_increments,
-    check_matrix,
-    increment_model,
-    model_bytes,
-    open_points,
-    similarity_matrix,
-)
+from bigcons.coassociation.increments import similarity_matrix
 from bigcons.errors import InvalidInputError
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.evidence import agglomerate, cut, linkage_matrix
@@ -57,10 +47,9 @@ class DID(ConsensusClusterer):
         As for `bigcons.coassociation.did_matrix`.
     increments : {"vertex", "sorted"}, default="vertex"
         As for `bigcons.coassociation.did_matrix`.
-    pair_model : {"increments", "coassociation"} or callable, default="increments"
+    pair_model : {"increments", "coassociation"}, default="increments"
         How the increment of a pair becomes the probability that it belongs together: as for
-        `bigcons.coassociation.did_matrix`. A function is not recognized by a later process that repeats a
-        finished run with ``out``.
+        `bigcons.coassociation.did_matrix`.
     normalize : {"observed", "all"}, default="all"
         As for `bigcons.coassociation.did_matrix`.
     weights : array of shape (n_partitions,) or None, default=None
@@ -118,37 +107,39 @@ class DID(ConsensusClusterer):
     linkage: str = "average"
     exclude_self: bool = False
     increments: str = "vertex"
-    pair_model: str | PairModel = "increments"
+    pair_model: str = "increments"
     normalize: str = "all"
     weights: Any = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        self._check()
-        features = open_points(self.features, ensemble.n_objects)
-        budget = data_budget(self.memory, engine, ensemble)
-        held = model_bytes(ensemble, features, engine, exclude_self=self.exclude_self)
+        if self.features is None:
+            raise InvalidInputError(
+                "features=None, but DID needs distances; give features=(n_objects, n_features), "
+                "or use eac-average, which needs labels only."
+            )
+        check_choice("symmetrize", self.symmetrize, SYMMETRIES)
+        check_choice("linkage", self.linkage, LINKAGES)
         # a pair of objects: the matrix and condensed distances, or the workspace of the eigenvectors too
-        per_pair = 32 if self.linkage == "spectral" else 12
-        check_matrix(held + per_pair * ensemble.n_objects**2, budget, ensemble.n_objects)
-        model = increment_model(
-            features,
-            ensemble,
-            engine,
+        bytes_per_pair = 32 if self.linkage == "spectral" else 12
+        budget = data_budget(self.memory, engine, ensemble)
+        matrix = similarity_matrix(
+            *(self.features, ensemble, engine, budget, bytes_per_pair),
+            normalize=self.normalize,
             weights=self.weights,
-            by_observed=self.normalize == "observed",
             exclude_self=self.exclude_self,
             increments=self.increments,
             pair_model=self.pair_model,
         )
-        survey = take_survey(ensemble, engine, seed, 0, model.weights)
+        weights = None if self.weights is None else np.asarray(self.weights, np.float64)
+        survey = take_survey(ensemble, engine, seed, 0, weights)
         labeled = np.setdiff1d(np.arange(ensemble.n_objects), survey.unlabeled, assume_unique=True)
         labels = np.full(ensemble.n_objects, -1, np.int32)
         n_clusters = min(self.n_clusters, len(labeled))
         if self.linkage == "spectral":
             self.objective_: float
-            found, self.objective_ = self._spectral(model, labeled, n_clusters, engine, seed)
+            found, self.objective_ = self._spectral(matrix[np.ix_(labeled, labeled)], n_clusters, seed)
         else:
-            distances = self._condensed(similarity_matrix(model, engine), labeled)
+            distances = self._condensed(matrix, labeled)
             merges = agglomerate(distances, self.linkage)
             found = cut(merges, len(labeled), n_clusters)
             self.objective_ = float(merges.heights[: len(labeled) - n_clusters].sum())
@@ -162,13 +153,10 @@ class DID(ConsensusClusterer):
         }
         self._publish(ensemble, lambda block: labels[block.start : block.stop], survey.unlabeled, out)
 
-    def _spectral(
-        self, model: IncrementModel, labeled: np.ndarray, n_clusters: int, engine: Engine, seed: int
-    ) -> tuple[np.ndarray, float]:
-        """Return labels by normalized cuts, numbered by first objects, and the cut."""
+    def _spectral(self, matrix: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray, float]:
+        """Return labels by normalized cuts, numbered by first objects, and the cut; the matrix is changed."""
         from sklearn.cluster import spectral_clustering
 
-        matrix = similarity_matrix(model, engine)[np.ix_(labeled, labeled)]
         for i in range(len(matrix)):
             matrix[i, i:] = matrix[i:, i] = self._symmetric(matrix[i, i:], matrix[i:, i])
         np.fill_diagonal(matrix, 1.0)
@@ -197,17 +185,6 @@ class DID(ConsensusClusterer):
 
     def _symmetric(self, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
         return np.maximum(forward, backward) if self.symmetrize == "max" else (forward + backward) / 2.0
-
-    def _check(self) -> None:
-        if self.features is None:
-            raise InvalidInputError(
-                "features=None, but DID needs distances; give features=(n_objects, n_features), "
-                "or use eac-average, which needs labels only."
-            )
-        check_choice("symmetrize", self.symmetrize, SYMMETRIES)
-        check_choice("linkage", self.linkage, LINKAGES)
-        check_increments(self.pair_model, self.increments, self.exclude_self)
-        check_choice("normalize", self.normalize, NORMALIZATIONS)
 
 
 def _normalized_cut(matrix: np.ndarray, labels: np.ndarray) -> float:
