@@ -288,7 +288,6 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
     import pyarrow as pa
 
     from bigcons.disk.checkpoint import Snapshots
-    from bigcons.generate.scratch import Scratch
 
     ensembles = []
     for seed in range(2):
@@ -337,7 +336,7 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
     features = np.random.default_rng(0).normal(size=(N_OBJECTS, 3)).astype(np.float32)
     for name, train in (("generate", "all"), ("generate by samples", "auto")):
         for state, calls, seed in (("last", 4, 0), ("before", 3, 0), ("other", 4, 1)):
-            with stopping(Scratch, "save", calls):
+            with stopping(Snapshots, "save", calls + 1):
                 make_partitions(features, train, folder / f"{name} {state}", seed)
                 raise RuntimeError(f"{name} did not come to {calls} files")
         others = [folder / f"{name} {state}" for state in ("before", "other")]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.generate.scaling import measure
+from bigcons.errors import InvalidInputError
 from bigcons.generate.scheme import check_range
-from bigcons.generate.training import fitted_kmeans, quiet_scikit_learn
+from bigcons.generate.training import fitted_kmeans, measure, quiet_scikit_learn
 from bigcons.io.columns import Column, Columns
-from bigcons.io.features import Features, Scaling, open_features
+from bigcons.io.features import open_features
 from bigcons.memory import PROCESS_BYTES
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress
@@ -101,7 +99,9 @@ def diverse(
     from bigcons.store.ensemble import ensemble_of
 
     low, high = check_range(n_clusters)
-    names = _check_algorithms(algorithms)
+    names = list(SETS.get(algorithms, (algorithms,)) if isinstance(algorithms, str) else algorithms)
+    for name in names:
+        check_choice("algorithms", name, tuple(CLUSTERERS))
     check_flag("standardize", standardize)
     budget = beside_processes(memory, PROCESS_BYTES)
     seed, numbers = resolve_seed(random_state), range(low, high + 1)
@@ -114,7 +114,14 @@ def diverse(
     for name in names:
         needed = 4 * points_bytes + PAIR_BYTES.get(name.partition("-")[0], 0) * data.n_objects**2
         budget.check(needed, f"points and pairs of {name!r}", "sample the objects, or use generate.kmeans")
-    points = _matrix(data, measure(data, standardize=standardize)[0], standardize=standardize)
+    scaling = measure(data, standardize=standardize)[0]
+    points = np.empty((data.n_objects, scaling.width))
+    for block, values in data.iterate(gaps=True):
+        points[block.start : block.stop] = scaling.filled(values)
+    if standardize:  # centered only then, because angles depend on it
+        known = points[:, : len(scaling.kept)]
+        known -= scaling.mean
+        known /= scaling.scale
     partitions: list[np.ndarray] = []  # by algorithm, then by number of clusters
     with quiet_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
         for name in names:
@@ -135,39 +142,6 @@ def diverse(
         "bigcons": __version__,
     }
     return ensemble_of(table, provenance=provenance)
-
-
-def _check_algorithms(algorithms: str | Sequence[str]) -> list[str]:
-    if isinstance(algorithms, str):
-        algorithms = SETS.get(algorithms, (algorithms,))
-    if not isinstance(algorithms, (list, tuple)):
-        raise InvalidInputError(
-            f"algorithms has type {type(algorithms).__name__}; pass 'pcc', 'rcc', or names of algorithms."
-        )
-    names = list(algorithms)
-    for name in names:
-        check_choice("algorithms", name, tuple(CLUSTERERS))
-        package = {"graph": "pymetis", "hypergraph": "mtkahypar"}.get(name.partition("-")[0])
-        if package and importlib.util.find_spec(package) is None:
-            raise MissingDependencyError(
-                f"algorithm {name!r} needs {package}; install bigcons[graph], or name algorithms without it.",
-                extra="graph",
-            )
-    if not names or len(set(names)) < len(names):
-        raise InvalidInputError(f"algorithms={names} is empty or has duplicates; name each once.")
-    return names
-
-
-def _matrix(data: Features, scaling: Scaling, *, standardize: bool) -> np.ndarray:
-    """Return the varying features as float64, centered only if standardized, because angles depend on it."""
-    matrix = np.empty((data.n_objects, scaling.width))
-    for block, values in data.iterate(gaps=True):
-        matrix[block.start : block.stop] = scaling.filled(values)
-    if standardize:
-        kept = matrix[:, : len(scaling.kept)]
-        kept -= scaling.mean
-        kept /= scaling.scale
-    return matrix
 
 
 # The algorithms

@@ -43,7 +43,7 @@ def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[Genera
     >>> bc.generate.mixed(features, n_partitions=12, random_state=0)
     Ensemble(1,000 objects x 12 partitions of 3-21 clusters, 0.0% missing, 12 kB in memory)
     """
-    scheme = Scheme("mixed", n_partitions=n_partitions, by_landmarks=1)
+    scheme = Scheme("mixed", n_partitions)
     return make_partitions(features, scheme, **options)
 
 
@@ -95,7 +95,7 @@ def landmarks(
     >>> bc.metrics.adjusted_rand(truth, bc.consensus(ensemble, 2, random_state=0).labels_)
     1.0
     """
-    scheme = Scheme("landmarks", n_clusters, n_partitions=n_partitions, by_landmarks=2)
+    scheme = Scheme("landmarks", n_partitions, n_clusters)
     return make_partitions(features, scheme, **options)
 
 
@@ -160,7 +160,6 @@ def kmeans(
         Start over, and replace the store at ``out`` once the new one is complete. Otherwise, repeating an
         interrupted call resumes from what is finished in ``<out>.partial``, centers and blocks of labels;
         repeating a finished one returns the result at ``out``; other parameters or features raise an error.
-        If ``out`` is in a bucket, nothing is kept: a killed call starts over.
     client
         Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
         client or its address, or an Engine. The engine is logged. Every task runs on one thread; ``memory``
@@ -169,8 +168,8 @@ def kmeans(
     Subsets are a fixed number of random rows from each segment of 4,096 (see `Subset`). Empty clusters
     are dropped, so a partition may have fewer clusters than requested.
 
-    Raises InvalidInputError, StoreExistsError for an ensemble at ``out`` with other parameters, StoreError
-    for unfinished partitions with other parameters, and MemoryBudgetError if not even one task fits.
+    Raises InvalidInputError, also for unfinished partitions with other parameters, StoreExistsError for an
+    ensemble at ``out`` with other parameters, and MemoryBudgetError if not even one task fits.
 
     Cost: two passes over the features, k-means of the samples, and ``n_objects * n_features`` operations per
     cluster of all partitions, in float64; of equally near centers the first wins.
@@ -183,7 +182,7 @@ def kmeans(
     Ensemble(1,000 objects x 10 partitions of 3-8 clusters, 50.0% missing, 10 kB in memory)
     """
     sample = check_number("sample", sample, above=0, at_most=1)
-    scheme = Scheme("kmeans", n_clusters, sample, n_partitions=n_partitions, n_init=n_init)
+    scheme = Scheme("kmeans", n_partitions, n_clusters, sample, n_init=n_init)
     return make_partitions(features, scheme, **options)
 
 
@@ -193,8 +192,7 @@ def drawn_clusters(n_objects: int, n_partitions: int, seed: int) -> np.ndarray:
     It depends on the seed alone, so a solve can be planned before there are labels.
     Partitions have fewer clusters where some get no object.
     """
-    scheme = Scheme("mixed", n_partitions=n_partitions, by_landmarks=1, seed=seed)
-    scheme = scheme.of_objects(n_objects, SEGMENT_ROWS)
+    scheme = Scheme("mixed", n_partitions, seed=seed).of_objects(n_objects, SEGMENT_ROWS)
     return np.array([scheme.draw(u)[1] for u in range(n_partitions)], np.int64)
 
 
@@ -244,11 +242,11 @@ def weighted_kmeans(
     high = check_number("alpha_range[1]", alpha_range[1], at_least=low)
     scheme = Scheme(
         "weighted_kmeans",
+        n_partitions,
         n_clusters,
         check_number("sample", sample, above=0, at_most=1),
         alpha_range=(low, high),
         largest_weight=check_int("largest_weight", largest_weight),
-        n_partitions=n_partitions,
         n_init=n_init,
     )
     return make_partitions(features, scheme, **options)
@@ -295,13 +293,8 @@ def feature_views(
     >>> bc.generate.feature_views(features, n_features=2, n_clusters=5, n_partitions=3, random_state=0)
     Ensemble(1,000 objects x 3 partitions of 5 clusters, 0.0% missing, 3 kB in memory)
     """
-    scheme = Scheme(
-        "feature_views",
-        n_clusters,
-        n_features=check_int("n_features", n_features),
-        n_partitions=n_partitions,
-        n_init=n_init,
-    )
+    check_int("n_features", n_features)
+    scheme = Scheme("feature_views", n_partitions, n_clusters, n_features=n_features, n_init=n_init)
     return make_partitions(features, scheme, **options)
 
 
@@ -349,13 +342,6 @@ def object_views(
     >>> bc.generate.object_views(features, n_clusters=5, n_partitions=8, repetition=2, random_state=0)
     Ensemble(1,000 objects x 8 partitions of 5 clusters, 75.0% missing, 8 kB in memory)
     """
-    p = check_int("n_partitions", n_partitions)
-    scheme = Scheme(
-        "object_views",
-        n_clusters,
-        sample=None,
-        repetition=check_int("repetition", repetition, at_most=p),
-        n_partitions=p,
-        n_init=n_init,
-    )
+    check_int("repetition", repetition, at_most=check_int("n_partitions", n_partitions))
+    scheme = Scheme("object_views", n_partitions, n_clusters, None, repetition, n_init=n_init)
     return make_partitions(features, scheme, **options)

@@ -2,48 +2,42 @@
 
 All objects are read twice, however many partitions there are: to measure the features and draw a pool of
 objects, and to label. In between, sets of centers are trained one by one on samples of the pool.
+
+Repeating an interrupted call resumes it, and repeating a finished one returns its result, as of every solve:
+sets of centers and blocks of labels are kept, each sealed as a snapshot, in the folder ``<out>.partial``.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from reprlib import repr as short
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from bigcons.errors import MemoryBudgetError, SuspiciousLabelsWarning, warn_user
-from bigcons.generate.scaling import measure
-from bigcons.generate.scheme import (
-    Scheme,
-    check_range,
-    smooth_columns,
-)
-from bigcons.generate.scratch import (
-    Scratch,
-    check_same,
-    clear_finished,
-    find_finished,
-    kept_seed,
-    open_scratch,
-)
+from bigcons.disk.checkpoint import Snapshots, differences
+from bigcons.disk.commit import refuse_existing, refuse_other, stored_kind
+from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError
+from bigcons.generate.scheme import BY_LANDMARKS, Scheme, check_range
 from bigcons.generate.training import (
     AT_ONCE,
     N_NEAREST,
-    Pool,
-    TrainTask,
-    centers_of,
     choose_pool_rows,
     choose_sample_rows,
+    make_pool,
+    measure,
     n_landmarks,
-    quiet_scikit_learn,
+    train_centers,
 )
 from bigcons.io.columns import Column, Columns
 from bigcons.io.factorize import default_chunk_rows, label_dtype
-from bigcons.io.features import Features, Scaling, open_features
+from bigcons.io.features import Features, open_features
 from bigcons.memory import (
     BLOCK_ROWS,
     PROCESS_BYTES,
@@ -52,21 +46,15 @@ from bigcons.memory import (
     enough_for,
     format_size,
     parse_size,
-    row_blocks,
 )
-from bigcons.progress import progress
 from bigcons.run.engine import Engine, beside_processes, open_engine
-from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
-from bigcons.store.generator import Centers
-from bigcons.store.generator import Generator as StoredGenerator
+from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.store.generator import Generator
 from bigcons.validation import check_choice, check_flag, check_int
 from bigcons.version import __version__
 
 if TYPE_CHECKING:
     from bigcons.store.ensemble import Ensemble
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -106,12 +94,12 @@ def make_partitions(
     """Return the ensemble of ``scheme``; parameters as in `bigcons.generate.kmeans`."""
     from sklearn import __version__ as sklearn_version
 
-    from bigcons.store.ensemble import ensemble_of_content  # imports zarr
+    from bigcons.run.passes import open_workspace  # imports zarr, as those that follow
+    from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
+    from bigcons.store.ensemble import ensemble_of_content
     from bigcons.store.ensemble_store import Content, Header
 
-    check_scheme(scheme)
     check_flag("standardize", standardize)
-    check_flag("overwrite", overwrite)
     if isinstance(train, str):
         check_choice("train", train, ("auto", "all"))
     else:
@@ -123,14 +111,18 @@ def make_partitions(
     if scheme.n_clusters not in (None, "split"):
         asked["n_clusters"] = check_range(scheme.n_clusters)
     asked["seed"] = None if random_state is None else seed
-    finished = find_finished(out, asked, overwrite=overwrite)  # before any work
-    if random_state is None and not overwrite and (kept := kept_seed(out)) is not None:
-        seed = kept
-    with open_engine(client) as engine:
+    finished = None if out is None else find_finished(out, asked, overwrite=overwrite)  # before any work
+    if random_state is None and out is not None and not overwrite:
+        kept_seed = seed_of_run(out, finished)
+        seed = seed if kept_seed is None else kept_seed
+    with ExitStack() as stack:
+        if out is not None:
+            stack.enter_context(logging_how_to_resume(out, overwrite))
+        engine = stack.enter_context(open_engine(client))
         _log.info("%s runs on the engine %r (workers: %d)", scheme.name, engine.name, engine.n_workers)
         data = open_features(features, id=id, columns=columns, drop=drop, log=log)
         _log.info("%s has %s", data.where, data.encoding.summary())
-        scheme = replace(scheme, seed=seed).of_objects(data.n_objects, min(SEGMENT_ROWS, data.chunk_rows))
+        scheme = replace(scheme, seed=seed).of_objects(data.n_objects, data.chunk_rows)
         most = scheme.ranges[0][1]
         sample_rows = int(scheme.subset(0).size(data.n_objects))  # no other sees more
         if train == "auto":
@@ -155,61 +147,145 @@ def make_partitions(
             "features_checksum": scaling.checksum,
             "bigcons": __version__,
             "scikit_learn": sklearn_version,
+            "seed": seed,
         }
-        scheme = replace(scheme, feature_of_column=tuple(encoding.columns_of_numbers()))
-        scheme.check_features(scaling.width)
-        if finished is not None:
-            check_same(finished, made_with)
-            clear_finished(finished)
+        run_facts = {name: value for name, value in made_with.items() if name not in ("features", "read")}
+        output = None if out is None else Output(out, overwrite, not overwrite, run_facts)
+        if finished is not None and output is not None:
+            refuse_difference(finished, made_with)
+            clear_finished(output)
             return finished
-        made_with["seed"] = seed
         # gaps, and what varies of categories, were not known before all was read
         if len(scaling.gaps) or not data.encoding.is_plain:
             _, n_tasks, block_rows = make_plan(*shape, len(scaling.gaps), in_memory=out is None)
-        pool = Pool(subset.rows(0, data.n_objects), _scaled(rows, scaling, data.chunk_rows))
+        scheme, pool = make_pool(scheme, subset, rows, encoding, data.chunk_rows)
         del rows
-        if scheme.by_landmarks:
-            scheme = replace(scheme, smooth=smooth_columns(pool.points))
-        with open_scratch(out, made_with, overwrite=overwrite) as scratch:
-            trained = train_sets(scheme, pool, sample_rows, n_tasks, engine, scratch)
-            task = LabelTask(scheme, scaling, centers_of(scheme, trained, scaling.width))
-            reach = _reach(task.centers, pool)
-            del pool, trained
-            names = [f"p{u}" for u in range(scheme.n_partitions)]
-            header = Header(
-                data.n_objects,
-                names,
-                task.centers.n_clusters,
-                np.array([scheme.subset(u).size(data.n_objects) for u in range(len(names))], np.int64),
-                default_chunk_rows(data.n_objects, len(names)),
-                {**made_with, "source": data.where},
-                ids=data.ids,
-                generator=StoredGenerator(encoding, names, task.centers, reach),
-            )
-            blocks = _label_blocks(task, data, block_rows, engine, scratch)
-            content = Content(header, [None] * len(names), blocks)
-            return ensemble_of_content(content, out, overwrite=overwrite)
+        run = None if output is None else stack.enter_context(open_workspace(output, engine, 0)).snapshots
+        kept = Kept(run)
+        centers = train_centers(scheme, pool, sample_rows, n_tasks, engine, kept.load, kept.save)
+        n_chosen = min(len(pool.rows), 10_000, max((1 << 22) // scaling.width, 1))
+        points = pool.points[np.arange(n_chosen) * len(pool.rows) // n_chosen]
+        nearest = centers.label(points, np.ones((len(centers.offsets) - 1, n_chosen), bool))[1]
+        reach = float(np.quantile(centers.distances(points, nearest), 0.99))
+        del pool
+        names = [f"p{u}" for u in range(scheme.n_partitions)]
+        subsets = [scheme.subset(partitions[0]) for partitions in scheme.sets()]
 
+        def label(item: tuple[Block, Any]) -> np.ndarray:
+            """Return the labels (rows, n_partitions) of a block of features, -1 for what is not seen.
 
-def check_scheme(scheme: Scheme) -> None:
-    """Refuse parameters that callers give; warn if all partitions have one cluster."""
-    for name in ("n_partitions", "n_init"):
-        check_int(name, getattr(scheme, name))
-    if scheme.n_clusters not in (None, "split") and check_range(scheme.n_clusters)[1] == 1:
-        warn_user(
-            "partitions of a single cluster say nothing; use n_clusters of at least 2.",
-            SuspiciousLabelsWarning,
+            The objects that trained a center get it again, so every cluster of every partition occurs.
+            """
+            block, values = item
+            is_seen = np.array([subset.mask(block.start, block.stop) for subset in subsets])
+            return centers.label(scaling.apply(values), is_seen)[0]
+
+        header = Header(
+            data.n_objects,
+            names,
+            centers.n_clusters,
+            np.array([scheme.subset(u).size(data.n_objects) for u in range(len(names))], np.int64),
+            default_chunk_rows(data.n_objects, len(names)),
+            {**made_with, "source": data.where},
+            ids=data.ids,
+            generator=Generator(encoding, names, centers, reach),
         )
+        blocks = label_blocks(label, data, block_rows, engine, kept)
+        return ensemble_of_content(Content(header, [None] * len(names), blocks), out, overwrite=overwrite)
 
 
-def _scaled(rows: Any, scaling: Scaling, chunk_rows: int) -> Any:
-    """Return scaled rows, float32, in whose place no more than a chunk is held twice."""
-    if not isinstance(rows, np.ndarray):
-        return scaling.apply(rows)
-    points = np.empty((len(rows), scaling.width), np.float32)
-    for block in row_blocks(len(rows), chunk_rows):
-        points[block.start : block.stop] = scaling.apply(rows[block.start : block.stop])
-    return points
+def find_finished(
+    out: str | os.PathLike[str], asked: Mapping[str, Any], *, overwrite: bool
+) -> Ensemble | None:
+    """Return the ensemble of a finished call at ``out``; None if ``out`` is free or may be overwritten.
+
+    Raises StoreExistsError for anything else at ``out``; for an ensemble with other parameters than those
+    ``asked`` for, the error names the difference. A parameter that is None matches any value.
+    """
+    from bigcons.store.ensemble import Ensemble
+    from bigcons.store.parquet import refuse_wide
+
+    if not overwrite and stored_kind(out) == "ensemble":
+        finished = Ensemble.open(out)
+        if "generator" in finished.provenance:
+            refuse_difference(finished, asked)
+            return finished
+    refuse_existing(out, overwrite, "ensemble")
+    refuse_wide(out, int(asked["n_partitions"]))
+    return None
+
+
+def refuse_difference(finished: Ensemble, wanted: Mapping[str, Any]) -> None:
+    """Raise StoreExistsError if an ensemble was made with other parameters or of other features.
+
+    The options of reading matter only where other features come of them, and are then named in their place.
+    """
+    made_with = {**finished.provenance, "n_partitions": finished.n_partitions}
+    wanted = {name: value for name, value in json.loads(json.dumps(wanted)).items() if value is not None}
+    features = [name for name in ("ids", "columns", "features_checksum") if name in wanted]
+    others = [name for name in features if made_with.get(name) != wanted[name]]
+    was, read = ({**(entries.get("read") or {})} for entries in (made_with, wanted))
+    names = {**was, **read}
+    options = differences({name: was.get(name) for name in names}, {name: read.get(name) for name in names})
+    left_out = {"bigcons", "scikit_learn", "features", "read", *(others if options else others[1:])}
+    rest = differences(made_with, {name: wanted[name] for name in wanted if name not in left_out}, short)
+    refuse_other(finished.path or "", "; ".join(filter(None, [options if others else "", rest])))
+
+
+class Kept:
+    """Finished arrays of a run, each sealed as a snapshot of its own; none without a store to write."""
+
+    def __init__(self, run: Snapshots | None) -> None:
+        self._run = run
+        if run is not None:
+            run.load()  # refuses a run of other parameters
+
+    def load(self, name: str) -> np.ndarray | None:
+        """Return an array; None if there is none, or it is damaged, or of another place or run."""
+        if self._run is None:
+            return None
+        try:
+            found = self._snapshots(self._run, name).load()
+        except (CorruptStoreError, InvalidInputError) as error:
+            _log.warning("%s is made again: %s", name, error)
+            return None
+        return None if found is None else found[0]["values"]
+
+    def save(self, name: str, values: np.ndarray) -> None:
+        """Write an array, durably and atomically."""
+        if self._run is not None:
+            if not self._run.exists():
+                self._run.save({}, {})
+            self._run.check_lock()
+            self._snapshots(self._run, name).save({"values": values}, {})
+
+    def _snapshots(self, run: Snapshots, name: str) -> Snapshots:
+        return Snapshots(run.folder / name, {**run.fingerprint, "name": name})
+
+
+def label_blocks(
+    label: Callable[[tuple[Block, Any]], np.ndarray],
+    data: Features,
+    block_rows: int,
+    engine: Engine,
+    kept: Kept,
+) -> Iterator[Any]:
+    """Yield the labels of all blocks in order; those that are kept are not computed again."""
+    blocks = data.blocks(block_rows)
+    names = [f"labels-{block.start}-{block.stop}" for block in blocks]
+    left = {block.index for block, name in zip(blocks, names, strict=True) if kept.load(name) is None}
+    if len(left) < len(blocks):
+        n_done = len(blocks) - len(left)
+        _log.warning("Resuming: %d of %d blocks of labels were finished.", n_done, len(blocks))
+    stream = data.iterate(block_rows, min(left), gaps=True, sparse=True) if left else iter(())
+    with closing(engine.map(label, (item for item in stream if item[0].index in left))) as made:
+        for block, name in zip(blocks, names, strict=True):
+            if block.index in left:
+                labels = next(made)
+                kept.save(name, labels)
+                yield labels
+            else:
+                yield kept.load(name)
 
 
 def make_plan(
@@ -235,12 +311,12 @@ def make_plan(
     pool_rows = choose_pool_rows(sample_rows, data.n_objects, scheme.share)
     pool, unscaled = pool_rows * (4 * width + 8), pool_rows * width * value_bytes
     sets, k, p = scheme.sets(), scheme.ranges[0][1], n_landmarks(sample_rows, n_features)
-    n_centers = sum(k if scheme.landmarks_before(members[0]) is None else p for members in sets)
+    n_centers = sum(p if scheme.is_by_landmarks(partitions[0]) else k for partitions in sets)
     centers = 8 * n_centers * (n_features + 1) + 8 * p * scheme.n_partitions
     measuring = 48 * read_values + unscaled + pool
     # the points, as the partition sees them, a copy to measure their variance, work per row and cluster
     task = sample_rows * (16 * width + 64) + k * (32 * n_features + 2048)
-    if scheme.by_landmarks:  # the points, the graph twice, distances, and the graph of landmarks
+    if scheme.name in BY_LANDMARKS:  # the points, the graph twice, distances, and the graph of landmarks
         graph = sample_rows * (8 * width + 80 * N_NEAREST) + 32 * AT_ONCE + 8 * p * (6 * p + 4 * n_features)
         task = max(task, graph)
     copies = 1 if engine.shares_memory else max(engine.n_processes, 2)  # a worker may be a thread here
@@ -276,95 +352,3 @@ def make_plan(
         f"({format_size(task)} each, {n_tasks} at a time), labeled {block_rows} objects at a time"
     )
     return pool_rows, n_tasks, block_rows
-
-
-def train_sets(
-    scheme: Scheme, pool: Pool, sample_rows: int, n_tasks: int, engine: Engine, scratch: Scratch | None
-) -> list[np.ndarray]:
-    """Return the sets of centers; those in ``scratch`` are not trained again."""
-    sets = scheme.sets()
-    trained: dict[tuple[int, ...], np.ndarray] = {}
-    for partitions in sets:
-        kept = None if scratch is None else scratch.load(f"centers-{partitions[0]:06d}")
-        if kept is not None:
-            trained[partitions] = kept
-    n_finished = sum(map(len, trained))
-    if n_finished:
-        _log.warning("Resuming: %d of %d partitions were trained.", n_finished, scheme.n_partitions)
-    left = [partitions for partitions in sets if partitions not in trained]
-    with quiet_scikit_learn(), progress("train partitions", scheme.n_partitions, "partitions") as listener:
-        listener.advance(n_finished)
-        made = map_within(engine, n_tasks, TrainTask(scheme, pool, sample_rows), left)
-        for partitions, centers in zip(left, made, strict=True):
-            if scratch is not None:
-                scratch.save(f"centers-{partitions[0]:06d}", centers)
-            trained[partitions] = centers
-            listener.advance(len(partitions))
-    return [trained[partitions] for partitions in sets]
-
-
-def map_within(
-    engine: Engine, n_tasks: int, task: Callable[[Item], Result], items: Sequence[Item]
-) -> Iterator[Result]:
-    """Yield ``task(item)`` for every item in order, at most ``n_tasks`` of them at work at a time."""
-    at_once = len(items) if engine.n_workers <= n_tasks else n_tasks
-    for first in range(0, len(items), max(at_once, 1)):
-        yield from engine.map(task, items[first : first + at_once])
-
-
-@dataclass(frozen=True)
-class LabelTask:
-    """Labels a block of objects in all partitions.
-
-    The objects that trained a center are labeled with it again, so every cluster of every partition occurs.
-    """
-
-    scheme: Scheme
-    scaling: Scaling
-    centers: Centers
-
-    def __call__(self, item: tuple[Block, Any]) -> np.ndarray:
-        """Return the labels ``(rows, n_partitions)`` of a block of features, -1 for what is not seen."""
-        block, values = item
-        return self.centers.label(self.scaling.apply(values), self.is_seen(block))[0]
-
-    def is_seen(self, block: Block) -> np.ndarray:
-        """Return what each set sees of a block of objects, ``(n_sets, rows)`` bool."""
-        sets = self.scheme.sets()
-        return np.array([self.scheme.subset(one[0]).mask(block.start, block.stop) for one in sets])
-
-
-def _reach(centers: Centers, pool: Pool) -> float:
-    """Return the distance from the centers within which 99 % of some objects of the pool are."""
-    n_rows, width = pool.points.shape
-    n_chosen = min(n_rows, 10_000, max((1 << 22) // width, 1))
-    points = pool.points[np.arange(n_chosen) * n_rows // n_chosen]
-    nearest = centers.label(points, np.ones((len(centers.offsets) - 1, n_chosen), bool))[1]
-    return float(np.quantile(centers.distances(points, nearest), 0.99))
-
-
-def _label_blocks(
-    task: LabelTask, data: Features, block_rows: int, engine: Engine, scratch: Scratch | None
-) -> Generator[np.ndarray, None, None]:
-    """Yield the labels of all blocks in order; those in ``scratch`` are not computed again."""
-    blocks = data.blocks(block_rows)
-    is_done = [scratch is not None and scratch.load(_name_of(block)) is not None for block in blocks]
-    if any(is_done):
-        _log.warning("Resuming: %d of %d blocks of labels were finished.", sum(is_done), len(blocks))
-    first = is_done.index(False) if not all(is_done) else len(blocks)
-    stream = data.iterate(block_rows, first, gaps=True, sparse=True) if first < len(blocks) else iter(())
-    made = engine.map(task, (item for item in stream if not is_done[item[0].index]))
-    try:
-        for block in blocks:
-            labels = scratch.load(_name_of(block)) if scratch is not None and is_done[block.index] else None
-            if labels is None:
-                labels = next(made)
-                if scratch is not None:
-                    scratch.save(_name_of(block), labels)
-            yield labels
-    finally:
-        made.close()
-
-
-def _name_of(block: Block) -> str:
-    return f"labels-{block.start}-{block.stop}"

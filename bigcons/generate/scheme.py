@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, warn_user
 from bigcons.kernels.draws import mark_drawn
 from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, generator
@@ -17,15 +17,19 @@ from bigcons.validation import check_int
 ClusterCount = int | tuple[int, int] | range | str
 """An integer, an inclusive range (low, high), a range of Python, or "split"."""
 
+BY_LANDMARKS = {"mixed": 1, "landmarks": 2}
+"""By the name of a scheme, how many of every two partitions are by landmarks."""
+
 ROWS_AT_ONCE = 64 * SEGMENT_ROWS
 """Rows of a subset that are drawn at a time where only some of them are needed."""
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """A kind of ensemble: what its partitions see, drawn from a seed, the stream and their number."""
+    """A kind of ensemble: what its partitions see, drawn from a seed, the name and their number."""
 
     name: str
+    n_partitions: int = 100
     n_clusters: ClusterCount | None = None
     """None: 2 to 30 by k-means and 2 to 20 by landmarks, as far as the objects reach."""
     sample: float | None = 1.0
@@ -37,9 +41,6 @@ class Scheme:
     alpha_range: tuple[float, float] | None = None
     """The exponents of Zipf weights from 1 to `largest_weight` of the features; None for no weights."""
     largest_weight: int | None = None
-    by_landmarks: int = 0
-    """Of every two partitions, so many are spectral clusterings on landmarks, and the others k-means."""
-    n_partitions: int = 100
     n_init: int = 1
     """Random starts of k-means."""
     seed: int = 0
@@ -48,54 +49,81 @@ class Scheme:
     """Rows of which each subset has a fixed number."""
     ranges: tuple[tuple[int, int], tuple[int, int]] = ((2, 30), (2, 20))
     """Once known, the fewest and most clusters of a partition by k-means, and of one by landmarks."""
-    feature_of_column: tuple[int, ...] | None = None
-    """Once known, the feature of each number: of a category there are several."""
+    features: tuple[int, ...] = ()
+    """Once known, the feature of each number, counted from 0: of a category there are several numbers."""
     smooth: tuple[int, ...] | None = None
-    """Once known, the columns that landmarks see; None for all: see `smooth_columns`."""
+    """Once known, the columns that landmarks see; None for all: see `of_points`."""
 
-    @property
-    def stream(self) -> str:
-        """The name of the random streams."""
-        return f"generate.{self.name}"
+    def __post_init__(self) -> None:
+        check_int("n_partitions", self.n_partitions)
+        check_int("n_init", self.n_init)
 
     def parameters(self) -> dict[str, Any]:
-        """Return what callers may give, for the provenance."""
-        names = (
-            "n_partitions",
-            "n_init",
-            "sample",
-            "repetition",
-            "n_features",
-            "alpha_range",
-            "largest_weight",
-        )
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        """Return what callers may give besides the number of clusters, for the provenance."""
+        names = ("n_partitions", "n_init", "sample", "repetition", "n_features", "alpha_range")
+        values = {name: getattr(self, name) for name in (*names, "largest_weight")}
+        return {name: value for name, value in values.items() if value is not None}
 
-    def of_objects(self, n_objects: int, segment_rows: int, *, limit: bool = False) -> Scheme:
+    def of_objects(self, n_objects: int, chunk_rows: int, *, limit: bool = False) -> Scheme:
         """Return the scheme for so many objects; raises InvalidInputError if partitions see too few.
 
         ``limit``: partitions have at most as many clusters as objects instead.
         """
-        scheme = replace(self, n_objects=n_objects, segment_rows=segment_rows)
-        n_seen, ranges = scheme.least_seen, self.ranges
-        if isinstance(self.n_clusters, str):
+        n_seen, ranges = round(self.share * n_objects), self.ranges
+        if self.repetition is not None:
+            n_seen = self.repetition * n_objects // self.n_partitions
+        if self.n_clusters == "split":
             ranges = (split_range(n_seen),) * 2
         elif self.n_clusters is not None:
             ranges = (check_range(self.n_clusters),) * 2
+            if ranges[0][1] == 1:
+                warn_user(
+                    "partitions of a single cluster say nothing; use n_clusters of at least 2.",
+                    SuspiciousLabelsWarning,
+                )
         if limit or self.n_clusters is None:
             (a, b), (c, d) = ranges
             ranges = (min(a, n_seen), min(b, n_seen)), (min(c, n_seen), min(d, n_seen))
-        most = max(ranges[0][1], 1)
-        if n_seen < most:
+        if n_seen < max(ranges[0][1], 1):
             names = ("sample",) if self.repetition is None else ("n_partitions", "repetition")
             given = ", ".join(f"{name}={getattr(self, name):g}" for name in names)
             remedy = "raise sample" if self.repetition is None else "raise repetition, make fewer partitions"
             raise InvalidInputError(
-                f"{given} of n_objects={n_objects} is {n_seen} objects, fewer than n_clusters={most}; "
-                f"{remedy} or use fewer clusters.",
+                f"{given} of n_objects={n_objects} is {n_seen} objects, fewer than "
+                f"n_clusters={max(ranges[0][1], 1)}; {remedy} or use fewer clusters.",
                 parameter=names[-1],
             )
-        return replace(scheme, ranges=ranges)
+        segment_rows = min(SEGMENT_ROWS, chunk_rows)
+        return replace(self, n_objects=n_objects, segment_rows=segment_rows, ranges=ranges)
+
+    def of_features(self, columns: list[int]) -> Scheme:
+        """Return the scheme for numbers of these columns of a table; refuse fewer than a partition sees."""
+        features = np.unique(columns, return_inverse=True)[1]
+        n_varying = int(features.max()) + 1
+        if self.n_features is not None and self.n_features > n_varying:
+            raise InvalidInputError(
+                f"n_features={self.n_features} but only {n_varying} features vary; use fewer."
+            )
+        return replace(self, features=tuple(features.tolist()))
+
+    def of_points(self, points: Any) -> Scheme:
+        """Return the scheme whose landmarks see the columns of points (rows, d) with more than two values.
+
+        A graph of nearest neighbors falls apart along columns of two values: booleans, categories, and what
+        tells gaps. All columns count where these hold more than a third of the variance, and of sparse
+        points.
+        """
+        if not isinstance(points, np.ndarray):
+            return self
+        is_smooth = ((points != points.min(axis=0)) & (points != points.max(axis=0))).any(axis=0)
+        variances = points.var(axis=0, dtype=np.float64)
+        if is_smooth.all() or 3 * variances[is_smooth].sum() < 2 * variances.sum():
+            return self
+        return replace(self, smooth=tuple(np.flatnonzero(is_smooth).tolist()))
+
+    def generator(self, stream: str, *index: int) -> np.random.Generator:
+        """Return the generator of a stream of draws."""
+        return generator(self.seed, f"generate.{self.name}{stream}", *index)
 
     # Objects
 
@@ -104,123 +132,73 @@ class Scheme:
         """The share of the objects that a partition sees."""
         return self.repetition / self.n_partitions if self.repetition else float(self.sample or 1.0)
 
-    @property
-    def least_seen(self) -> int:
-        """The fewest objects that a partition sees; others may see one more if objects are dealt."""
-        if self.repetition is None:
-            return round(self.share * self.n_objects)
-        return self.repetition * self.n_objects // self.n_partitions
-
     def subset(self, u: int) -> Subset:
         """Return the objects of partition ``u``."""
         deal = None if self.repetition is None else (self.n_partitions, self.repetition)
-        stream = f"{self.stream}.subset"
+        stream = f"generate.{self.name}.subset"
         return Subset(self.n_objects, self.share, self.segment_rows, self.seed, stream, u, deal)
 
     def pool(self, n_rows: int) -> Subset:
         """Return the objects from which samples of so many are drawn in all."""
         share = n_rows / self.n_objects
-        return Subset(self.n_objects, share, self.segment_rows, self.seed, f"{self.stream}.pool", 0)
+        return Subset(self.n_objects, share, self.segment_rows, self.seed, f"generate.{self.name}.pool", 0)
 
     # Features
 
-    def weights(self, width: int, u: int) -> np.ndarray | None:
+    def weights(self, u: int) -> np.ndarray | None:
         """Return the weights (width,) float32 of the numbers of partition ``u``, None for all alike.
 
         Those that it does not see are 0.
         """
-        if self.smooth is not None and self.landmarks_before(u) is not None:
-            return _marked(width, np.array(self.smooth))
-        if self.n_features is not None:
-            rng = generator(self.seed, f"{self.stream}.columns", u)
-            features = self._features(width)
-            drawn = rng.choice(int(np.max(features)) + 1, size=self.n_features, replace=False)
-            return _marked(width, np.isin(features, drawn))
+        features, seen = np.array(self.features), None
+        if self.smooth is not None and self.is_by_landmarks(u):
+            seen = np.array(self.smooth)
+        elif self.n_features is not None:
+            rng = self.generator(".columns", u)
+            seen = np.isin(features, rng.choice(int(features.max()) + 1, self.n_features, replace=False))
+        if seen is not None:
+            weights = np.zeros(len(features), np.float32)
+            weights[seen] = 1.0
+            return weights
         if self.alpha_range is None or self.largest_weight is None:
             return None
-        rng = generator(self.seed, f"{self.stream}.weights", u)
-        alpha = rng.uniform(*self.alpha_range)
+        rng = self.generator(".weights", u)
         values = np.arange(1, self.largest_weight + 1)
-        odds = values**-alpha
-        return rng.choice(values, size=width, p=odds / odds.sum()).astype(np.float32)
-
-    def check_features(self, width: int) -> None:
-        """Raise InvalidInputError if fewer features vary than a partition sees."""
-        n_varying = int(np.max(self._features(width))) + 1
-        if self.n_features is not None and self.n_features > n_varying:
-            raise InvalidInputError(
-                f"n_features={self.n_features} but only {n_varying} features vary; use fewer."
-            )
-
-    def _features(self, width: int) -> np.ndarray:
-        """Return the number, among those that vary, of the feature of each column."""
-        columns = range(width) if self.feature_of_column is None else self.feature_of_column
-        return np.asarray(np.unique(columns, return_inverse=True)[1])
+        odds = values ** -rng.uniform(*self.alpha_range)
+        return rng.choice(values, size=len(features), p=odds / odds.sum()).astype(np.float32)
 
     # Clusters
 
-    def landmarks_before(self, u: int) -> int | None:
-        """Return how many partitions before ``u`` are by landmarks, None if it is by k-means itself."""
-        turn, place = divmod(u, 2)
-        return self.by_landmarks * turn + place if place < self.by_landmarks else None
+    def is_by_landmarks(self, u: int) -> bool:
+        """Return whether partition ``u`` is by landmarks, not by k-means itself."""
+        return u % 2 < BY_LANDMARKS.get(self.name, 0)
 
     def sets(self) -> list[tuple[int, ...]]:
         """Return the partitions of each set of centers: one by k-means, or a third of those by landmarks."""
-        shared: dict[int, list[int]] = {}
-        for u in range(self.n_partitions):
-            number = self.landmarks_before(u)
-            shared.setdefault(u if number is None else -1 - number % 3, []).append(u)
-        return [tuple(partitions) for partitions in shared.values()]
+        partitions = range(self.n_partitions)
+        by_landmarks = [u for u in partitions if self.is_by_landmarks(u)]
+        shared = [tuple(by_landmarks[first::3]) for first in range(min(3, len(by_landmarks)))]
+        return sorted([*shared, *((u,) for u in partitions if not self.is_by_landmarks(u))])
 
     def draw(self, u: int) -> tuple[np.random.Generator, int]:
         """Return the generator of partition ``u``, and its number of clusters, the first draw."""
-        rng = generator(self.seed, self.stream, u)
-        low, high = self.ranges[0 if self.landmarks_before(u) is None else 1]
+        rng = self.generator("", u)
+        low, high = self.ranges[self.is_by_landmarks(u)]
         return rng, int(rng.integers(low, high + 1))
 
 
-def _marked(width: int, columns: np.ndarray) -> np.ndarray:
-    weights = np.zeros(width, np.float32)
-    weights[columns] = 1.0
-    return weights
-
-
-def smooth_columns(points: Any) -> tuple[int, ...] | None:
-    """Return the columns of points (rows, d) with more than two values; None for all.
-
-    A graph of nearest neighbors falls apart along columns of two values: booleans, categories, and what tells
-    gaps. All columns count where these hold more than a third of the variance, and of sparse points.
-    """
-    if not isinstance(points, np.ndarray):
-        return None
-    is_smooth = ((points != points.min(axis=0)) & (points != points.max(axis=0))).any(axis=0)
-    variances = points.var(axis=0, dtype=np.float64)
-    if is_smooth.all() or 3 * variances[is_smooth].sum() < 2 * variances.sum():
-        return None
-    return tuple(np.flatnonzero(is_smooth).tolist())
-
-
-def check_range(n_clusters: ClusterCount) -> tuple[int, int]:
+def check_range(n_clusters: Any) -> tuple[int, int]:
     """Return a number or a range of clusters as ``(low, high)``."""
     if isinstance(n_clusters, range) and len(n_clusters) and n_clusters.step == 1:
         n_clusters = n_clusters[0], n_clusters[-1]
-    if isinstance(n_clusters, (tuple, list)):
-        if len(n_clusters) == 2:
-            low, high = check_int("n_clusters[0]", n_clusters[0]), check_int("n_clusters[1]", n_clusters[1])
-            if low <= high:
-                return low, high
-        raise InvalidInputError(
-            f"n_clusters={n_clusters!r} is not a range; use an integer or (low, high), low first."
-        )
     if isinstance(n_clusters, (int, np.integer)):
         return (check_int("n_clusters", n_clusters),) * 2
-    if isinstance(n_clusters, str):
-        raise InvalidInputError(
-            f"n_clusters={n_clusters!r} is unknown; use an integer, (low, high) or 'split'."
-        )
+    if isinstance(n_clusters, (tuple, list)) and len(n_clusters) == 2:
+        low = check_int("n_clusters[0]", n_clusters[0])
+        return low, check_int("n_clusters[1]", n_clusters[1], at_least=low)
     raise InvalidInputError(
-        f"n_clusters={n_clusters!r} has type {type(n_clusters).__name__}; use an integer >= 1, or (low, "
-        "high), both included.",
+        f"n_clusters={n_clusters!r} is no number of clusters; use an integer >= 1, (low, high), both "
+        "included, or, of k-means, 'split'.",
         parameter="n_clusters",
     )
 
@@ -288,11 +266,8 @@ class Subset:
             return marks[start - bounds[0] : stop - bounds[0]]
         for piece, count in enumerate(counts, first):
             begin, end = bounds[piece - first : piece - first + 2]
-            order = (
-                begin
-                - bounds[0]
-                + generator(self.seed, f"{self.stream}.deal", piece).permutation(end - begin)
-            )
+            order = generator(self.seed, f"{self.stream}.deal", piece).permutation(end - begin)
+            order += begin - bounds[0]
             is_dealt = np.arange(begin, end) % self.deal[0] == self.index
             marks[order[is_dealt]] = True
             if n_more := count - np.count_nonzero(is_dealt):

@@ -14,7 +14,7 @@ import numpy as np
 
 from bigcons.disk.commit import is_store
 from bigcons.disk.schema import MISSING
-from bigcons.errors import EmptyPartitionError, InvalidInputError
+from bigcons.errors import InvalidInputError
 from bigcons.io.batches import columns_source, values_of
 from bigcons.io.factorize import label_dtype, rechunk
 from bigcons.io.features import open_features
@@ -113,8 +113,8 @@ def mask_labels(ensemble: object, share: float, *, random_state: SeedLike = None
     random_state
         Seed.
 
-    Names of partitions and label values are kept. Raises InvalidInputError if a partition loses all its
-    labels.
+    Names of partitions and label values are kept. Raises EmptyPartitionError if a partition loses all its
+    labels: use a smaller share or another random_state, or leave it out.
 
     Examples
     --------
@@ -137,13 +137,7 @@ def mask_labels(ensemble: object, share: float, *, random_state: SeedLike = None
         labels.flat[rng.choice(labels.size, size=last - first, replace=False, shuffle=False)] = MISSING
     columns = [values_of(codes, values) for codes, values in zip(masked.T, whole.categories, strict=True)]
     provenance = {"generator": "mask_labels", "share": share, "seed": seed, "of": whole.provenance}
-    try:
-        return _ensemble_of(columns, provenance, list(whole.names))
-    except EmptyPartitionError as error:
-        raise InvalidInputError(
-            f"share={share} masks every label of partition {error.name!r}; use a smaller share "
-            "or another random_state, or drop that partition."
-        ) from None
+    return _ensemble_of(columns, provenance, list(whole.names))
 
 
 def noisy_copies(
@@ -191,15 +185,12 @@ def noisy_copies(
     check_int("n_partitions", n_partitions)
     check_number("noise", noise, at_least=0, at_most=1)
     seed = resolve_seed(random_state)
-    column = np.asarray(labels)
-    if column.ndim != 1:
-        raise InvalidInputError(f"labels has shape {column.shape}; pass one clustering, shape (n_objects,).")
-    clustering = Ensemble.from_labels(column[:, None])
+    clustering = Ensemble.from_labels(np.asarray(labels)[:, None])
     n_known = clustering.n_base_clusters
     k = n_known if n_clusters is None else check_int("n_clusters", n_clusters)
     if k < n_known:
         raise InvalidInputError(f"n_clusters={k} but labels has {n_known} clusters; use at least that many.")
-    codes = clustering.read(0, len(column))[:, 0].astype(label_dtype([k]), copy=False)
+    codes = clustering.read(0, clustering.n_objects)[:, 0].astype(label_dtype([k]), copy=False)
     copies = np.tile(codes, (n_partitions, 1))
     for u, copy in enumerate(copies):
         renumbering = np.append(generator(seed, "generate.noisy_copies.order", u).permutation(k), MISSING)

@@ -1,4 +1,4 @@
-"""Centers trained on samples, by k-means or by spectral clustering of landmarks.
+"""From features to centers: how features are scaled, and centers by k-means or by landmarks, of samples.
 
 The mean of m objects of a cluster is as good a center for the others as the mean of them all, up to 1/m of
 their squared distances to it. So k-means is trained on thousands of the objects that a partition sees: on a
@@ -16,20 +16,24 @@ than the search for that, however many partitions share the landmarks.
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.generate.scheme import ROWS_AT_ONCE, Scheme
+from bigcons.errors import InvalidInputError
+from bigcons.generate.scheme import BY_LANDMARKS, ROWS_AT_ONCE, Scheme, Subset
+from bigcons.io.features import CATEGORY, HASHED, FeatureEncoding, Features, Scaling
 from bigcons.kernels.nearest import normalize_rows
 from bigcons.memory import row_blocks
-from bigcons.run.engine import one_thread
-from bigcons.seeding import generator
+from bigcons.progress import progress
+from bigcons.run.engine import Engine, one_thread
 from bigcons.store.generator import Centers
 
 N_LANDMARKS, OBJECTS_PER_LANDMARK = 1000, 3
@@ -40,6 +44,156 @@ N_NEAREST = 5
 
 AT_ONCE = 1 << 21
 """Distances held at once."""
+
+_log = logging.getLogger(__name__)
+
+# Scaling
+
+
+class Moments(NamedTuple):
+    """Count of values, mean, sum of squared deviations, minimum and maximum of every column, float64.
+
+    Missing values, NaN, do not count.
+    """
+
+    n: np.ndarray
+    mean: np.ndarray
+    squares: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, values: Any) -> Moments:
+        """Return the moments of the rows of a block, dense or sparse, computed in two passes."""
+        n, width = values.shape
+        if not isinstance(values, np.ndarray):
+            numbers, columns = values.data.astype(np.float64), values.indices
+            n_zeros = n - np.bincount(columns, minlength=width)
+            mean = np.bincount(columns, numbers, width) / n
+            squares = np.bincount(columns, (numbers - mean[columns]) ** 2, width) + n_zeros * mean**2
+            low, high = np.where(n_zeros > 0, 0.0, np.inf), np.where(n_zeros > 0, 0.0, -np.inf)
+            np.minimum.at(low, columns, numbers)
+            np.maximum.at(high, columns, numbers)
+            return cls(np.full(width, float(n)), mean, squares, low, high)
+        values = values.astype(np.float64, copy=False)
+        is_missing = np.isnan(values)
+        counts, lows, highs = np.full(width, float(n)), values, values
+        if has_gaps := is_missing.any():
+            counts = (n - is_missing.sum(axis=0)).astype(np.float64)
+            lows, highs = np.where(is_missing, np.inf, values), np.where(is_missing, -np.inf, values)
+            values = np.where(is_missing, 0.0, values)
+        mean = values.sum(axis=0) / np.maximum(counts, 1)
+        deviations = values - mean
+        if has_gaps:
+            deviations[is_missing] = 0.0
+        squares = np.einsum("ij,ij->j", deviations, deviations)
+        return cls(counts, mean, squares, lows.min(axis=0), highs.max(axis=0))
+
+    def merge(self, other: Moments) -> Moments:
+        """Return the moments of both sets of rows (Chan, Golub and LeVeque 1983)."""
+        n = np.maximum(self.n + other.n, 1.0)  # of columns without any value so far
+        gap = other.mean - self.mean
+        return Moments(
+            self.n + other.n,
+            self.mean + gap * (other.n / n),
+            self.squares + other.squares + gap**2 * (self.n * other.n / n),
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+
+def measure(features: Features, subset: Subset | None = None, *, standardize: bool) -> tuple[Scaling, Any]:
+    """Return the scaling of ``features``, and the rows of ``subset``, not scaled, in one pass over them.
+
+    With ``standardize``, numbers are scaled to mean 0 and variance 1 over all objects (divided by n, as in
+    scikit-learn) and the columns of a category together to that variance; otherwise they are only centered,
+    which preserves distances. Blocks depend only on the number of columns, so the result is bit for bit the
+    same for any budget.
+
+    Raises InvalidInputError if no column varies, or if one has values too large for float32.
+    """
+    total: Moments | None = None
+    checksum = n_sampled = 0
+    n_rows = 0 if subset is None or features.is_sparse else subset.size(features.n_objects)
+    sampled, sparse_parts = np.empty((n_rows, features.n_features), features.dtype), []
+    with (
+        progress("measure the features", features.n_objects) as listener,
+        np.errstate(all="ignore"),
+    ):
+        for block, values in features.iterate(gaps=True, sparse=True):
+            checksum = checksum_of(values, checksum)
+            part = Moments.of(values)
+            total = part if total is None else total.merge(part)
+            if subset is not None:
+                rows = values[subset.rows(block.start, block.stop) - block.start]
+                if features.is_sparse:
+                    sparse_parts.append(rows)
+                else:
+                    sampled[n_sampled : n_sampled + len(rows)] = rows
+                    n_sampled += len(rows)
+            listener.advance(block.n_rows)
+    assert total is not None  # noqa: S101 - features have at least one row
+    scaling = _scaling(features, total, checksum, standardize)
+    if sparse_parts:
+        from scipy.sparse import vstack
+
+        return scaling, vstack(sparse_parts, "csr")
+    return scaling, sampled
+
+
+def checksum_of(values: Any, before: int) -> int:
+    """Return the CRC-32 of the values of a block, continued; of sparse rows that of what is stored."""
+    if isinstance(values, np.ndarray):
+        return zlib.crc32(values.data, before)
+    for part in (values.indices.astype(np.int64), values.data, np.diff(values.indptr).astype(np.int64)):
+        before = zlib.crc32(np.ascontiguousarray(part).data, before)
+    return before
+
+
+def _scaling(features: Features, moments: Moments, checksum: int, standardize: bool) -> Scaling:
+    """Return the scaling by the moments of all rows."""
+    n, encoding = features.n_objects, features.encoding
+    deviation = np.sqrt(moments.squares / np.maximum(moments.n, 1.0))
+    kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
+    gaps = np.flatnonzero((moments.n > 0) & (moments.n < n))
+    if len(kept) + len(gaps) == 0:
+        columns = encoding.columns
+        n_columns, n_texts = len(columns), sum(code.kind in (CATEGORY, HASHED) for code in columns)
+        constant = "text of one value" if n_texts == n_columns else "constant"
+        some_text = f" ({n_texts} of them text)" if 0 < n_texts < n_columns else ""
+        raise InvalidInputError(
+            f"{features.where} has {n_columns} column{'s' if n_columns > 1 else ''}, all {constant}"
+            f"{some_text}; give features that vary."
+        )
+    for code, start in zip(encoding.columns, encoding.starts, strict=False):
+        if code.kind in (CATEGORY, HASHED):  # the columns of a category share the variance of one number
+            of_column = slice(start, start + code.width)
+            deviation[of_column] = np.sqrt(moments.squares[of_column].sum() / n)
+    # A gap is as far from known values as these are from each other on average, d, so that the mean over all
+    # pairs is d (1 - share^2); of one known value, gaps are a boolean.
+    shares = 1.0 - moments.n[gaps] / n
+    has_spread = deviation[gaps] > 0
+    heights = np.where(has_spread, deviation[gaps], 1.0)
+    deviation[gaps] *= np.sqrt(1.0 - shares**2)
+    if standardize:
+        heights /= np.where(has_spread, deviation[gaps], np.sqrt(shares * (1.0 - shares)))
+    mean = moments.mean[kept]
+    scale = deviation[kept] if standardize else np.ones(len(kept))
+    farthest = np.maximum(moments.high[kept] - mean, mean - moments.low[kept]) / scale
+    # whose square, summed over thousands of columns, fits in float32
+    fits = (farthest < 1e15) & np.isfinite(scale)
+    if not fits.all():
+        column = kept[int(fits.argmin())]
+        raise InvalidInputError(
+            f"column {features.names[column]!r} of {features.where} ranges from {moments.low[column]:g} to "
+            f"{moments.high[column]:g}, too far for float32; rescale or clip it."
+        )
+    if features.is_sparse:  # stay so; distances are the same
+        mean = np.zeros(len(kept))
+    return Scaling(kept, mean, scale, gaps, heights, shares, checksum)
+
+
+# Samples
 
 
 def choose_sample_rows(n_clusters: int, n_features: int) -> int:
@@ -70,73 +224,110 @@ class Pool(NamedTuple):
     """``(n_rows, n_features)`` float32, scaled; dense, or compressed sparse rows."""
 
 
-@dataclass(frozen=True)
-class TrainTask:
-    """Trains a set of centers on a sample of the objects that its partitions see."""
+def make_pool(
+    scheme: Scheme, subset: Subset, rows: Any, encoding: FeatureEncoding, chunk_rows: int
+) -> tuple[Scheme, Pool]:
+    """Return the scheme for the features, and the pool of the rows of a subset, scaled chunk by chunk."""
+    scaling = encoding.scaling
+    assert scaling is not None  # noqa: S101 - the features have been measured
+    scheme = scheme.of_features(encoding.columns_of_numbers())
+    if isinstance(rows, np.ndarray):
+        points = np.empty((len(rows), scaling.width), np.float32)
+        for block in row_blocks(len(rows), chunk_rows):
+            points[block.start : block.stop] = scaling.apply(rows[block.start : block.stop])
+    else:
+        points = scaling.apply(rows)
+    if scheme.name in BY_LANDMARKS:
+        scheme = scheme.of_points(points)
+    return scheme, Pool(subset.rows(0, scheme.n_objects), points)
 
-    scheme: Scheme
-    pool: Pool
-    sample_rows: int
 
-    def __call__(self, partitions: tuple[int, ...]) -> np.ndarray:
-        """Return the centers of a set and their clusters, float64 of `n_features + 1 + n_partitions` columns.
+# Centers
 
-        Of each center the coordinates and half the squared length, as `Centers` has them, and its cluster in
-        each of the ``partitions``. Every center is the nearest one of some object.
-        """
-        scheme, u = self.scheme, partitions[0]
-        is_by_kmeans = scheme.landmarks_before(u) is None
-        if is_by_kmeans:
-            rng, n_clusters = scheme.draw(u)
-        else:
-            rng = generator(scheme.seed, f"{scheme.stream}.landmarks", u)
-        chosen = self._seen_by(u)
-        if is_sample := len(chosen) > self.sample_rows:
-            chosen = np.sort(rng.choice(chosen, size=self.sample_rows, replace=False, shuffle=False))
-        points = self.pool.points[chosen]
-        n_rows, width = points.shape
-        weights = scheme.weights(width, u)
-        with one_thread():
-            if is_by_kmeans:
-                centers = self._means(_weighed(points, weights), n_clusters, rng, is_sample)
-                centers = _full(centers, weights, width)
-                return np.column_stack([centers, np.arange(n_clusters)])[_nearest_of(points, centers)]
-            rows = np.sort(rng.choice(n_rows, n_landmarks(n_rows, width), replace=False))
-            landmarks = _weighed(points[rows], weights)
-            landmarks = landmarks if isinstance(landmarks, np.ndarray) else landmarks.toarray()
-            centers = _full(landmarks, weights, width)
-            is_kept = _nearest_of(points, centers)  # equal ones are one
-            most = scheme.ranges[1][1]
-            kept = landmarks[is_kept].astype(np.float64)
-            vectors, degrees = embedding(_weighed(points, weights), kept, most)
-            clusters = (self._joined(vectors, degrees, v) for v in partitions)
-            return np.column_stack([centers[is_kept], *clusters])
 
-    def _means(self, points: Any, n_clusters: int, rng: np.random.Generator, is_sample: bool) -> np.ndarray:
-        """Return the centers that k-means finds, of a sample from those of some of its points."""
-        n_init, init = self.scheme.n_init, "random"
-        if not is_sample:
-            return fitted_kmeans(points, n_clusters, rng, init, n_init=n_init).cluster_centers_
-        n_start = max(points.shape[0] // 4, n_clusters)
-        first = np.sort(rng.choice(points.shape[0], size=n_start, replace=False, shuffle=False))
-        start = fitted_kmeans(points[first], n_clusters, rng, init, n_init=n_init).cluster_centers_
-        return fitted_kmeans(points, n_clusters, rng, start, max_iter=20).cluster_centers_
+def train_centers(
+    scheme: Scheme,
+    pool: Pool,
+    sample_rows: int,
+    n_tasks: int,
+    engine: Engine,
+    load: Callable[[str], np.ndarray | None] = lambda _: None,
+    save: Callable[[str, np.ndarray], None] = lambda *_: None,
+) -> Centers:
+    """Return the centers of all partitions, of which at most ``n_tasks`` sets are trained at a time.
 
-    def _joined(self, vectors: np.ndarray, degrees: np.ndarray, u: int) -> np.ndarray:
-        """Return the cluster (p,) of each landmark in partition ``u``."""
-        rng, n_clusters = self.scheme.draw(u)
-        rows = vectors[:, : min(n_clusters, vectors.shape[1])].copy()
-        normalize_rows(rows)
-        return fitted_kmeans(rows, rows.shape[1], rng, "k-means++", counts=degrees).labels_
+    Sets that ``load`` has by their name are not trained again; those that are trained are saved.
+    """
+    sets = scheme.sets()
+    names = {partitions: f"centers-{partitions[0]}" for partitions in sets}
+    loaded = ((partitions, load(name)) for partitions, name in names.items())
+    trained = {partitions: centers for partitions, centers in loaded if centers is not None}
+    left = [partitions for partitions in sets if partitions not in trained]
+    if len(left) < len(sets):
+        _log.warning("Resuming: %d of %d sets of centers were trained.", len(sets) - len(left), len(sets))
+    at_once = max(len(left) if engine.n_workers <= n_tasks else n_tasks, 1)
+    with quiet_scikit_learn(), progress("train partitions", len(sets), "sets of centers") as listener:
+        listener.advance(len(sets) - len(left))
+        for first in range(0, len(left), at_once):
+            some = left[first : first + at_once]
+            made = engine.map(partial(train_set, scheme, pool, sample_rows), some)
+            for partitions, centers in zip(some, made, strict=True):
+                save(names[partitions], centers)
+                trained[partitions] = centers
+                listener.advance(1)
+    return centers_of(scheme, [trained[partitions] for partitions in sets])
 
-    def _seen_by(self, u: int) -> np.ndarray:
-        """Return which rows of the pool partition ``u`` sees, ascending."""
-        subset, rows, parts = self.scheme.subset(u), self.pool.rows, []
-        for block in row_blocks(self.scheme.n_objects, ROWS_AT_ONCE):
-            first, last = np.searchsorted(rows, (block.start, block.stop))
-            is_seen = subset.mask(block.start, block.stop)[rows[first:last] - block.start]
-            parts.append(first + np.flatnonzero(is_seen))
-        return np.concatenate(parts)
+
+def train_set(scheme: Scheme, pool: Pool, sample_rows: int, partitions: tuple[int, ...]) -> np.ndarray:
+    """Return the centers of a set and their clusters, float64 of `n_features + 1 + n_partitions` columns.
+
+    Of each center the coordinates and half the squared length, as `Centers` has them, and its cluster in
+    each of the ``partitions``. Every center is the nearest one of some object.
+    """
+    u = partitions[0]
+    is_by_landmarks = scheme.is_by_landmarks(u)
+    rng, n_clusters = (scheme.generator(".landmarks", u), 0) if is_by_landmarks else scheme.draw(u)
+    chosen = []  # rows of the pool that the partitions see
+    subset = scheme.subset(u)
+    for block in row_blocks(scheme.n_objects, ROWS_AT_ONCE):
+        first, last = np.searchsorted(pool.rows, (block.start, block.stop))
+        is_seen = subset.mask(block.start, block.stop)[pool.rows[first:last] - block.start]
+        chosen.append(first + np.flatnonzero(is_seen))
+    seen = np.concatenate(chosen)
+    if is_sample := len(seen) > sample_rows:
+        seen = np.sort(rng.choice(seen, size=sample_rows, replace=False, shuffle=False))
+    points = pool.points[seen]
+    n_rows, width = points.shape
+    weights = scheme.weights(u)
+    with one_thread():
+        if not is_by_landmarks:
+            means = _means(_weighed(points, weights), n_clusters, rng, scheme.n_init, is_sample=is_sample)
+            centers = _full(means, weights, width)
+            return np.column_stack([centers, np.arange(n_clusters)])[_nearest_of(points, centers)]
+        rows = np.sort(rng.choice(n_rows, n_landmarks(n_rows, width), replace=False))
+        landmarks = _weighed(points[rows], weights)
+        landmarks = landmarks if isinstance(landmarks, np.ndarray) else landmarks.toarray()
+        centers = _full(landmarks, weights, width)
+        is_kept = _nearest_of(points, centers)  # equal ones are one
+        most, clusters = scheme.ranges[1][1], []
+        vectors, degrees = embedding(_weighed(points, weights), landmarks[is_kept].astype(np.float64), most)
+        for v in partitions:
+            rng, n_clusters = scheme.draw(v)
+            leading = vectors[:, :n_clusters].copy()
+            normalize_rows(leading)
+            fitted = fitted_kmeans(leading, leading.shape[1], rng, "k-means++", counts=degrees)
+            clusters.append(fitted.labels_)
+        return np.column_stack([centers[is_kept], *clusters])
+
+
+def _means(points: Any, n_clusters: int, rng: np.random.Generator, n_init: int, *, is_sample: bool) -> Any:
+    """Return the centers that k-means finds, of a sample from those of some of its points."""
+    if not is_sample:
+        return fitted_kmeans(points, n_clusters, rng, "random", n_init=n_init).cluster_centers_
+    n_start = max(points.shape[0] // 4, n_clusters)
+    first = np.sort(rng.choice(points.shape[0], size=n_start, replace=False, shuffle=False))
+    start = fitted_kmeans(points[first], n_clusters, rng, "random", n_init=n_init).cluster_centers_
+    return fitted_kmeans(points, n_clusters, rng, start, max_iter=20).cluster_centers_
 
 
 def fitted_kmeans(
@@ -226,16 +417,16 @@ def embedding(points: Any, landmarks: np.ndarray, n_vectors: int) -> tuple[np.nd
     return vectors[:, ::-1] * scales[:, None], degrees
 
 
-def centers_of(scheme: Scheme, trained: list[np.ndarray], width: int) -> Centers:
-    """Return the centers of all partitions, given what `TrainTask` returns for each set."""
-    members, n = scheme.sets(), scheme.n_partitions
+def centers_of(scheme: Scheme, trained: list[np.ndarray]) -> Centers:
+    """Return the centers of all partitions, given what `train_set` returns for each set."""
+    members, n, width = scheme.sets(), scheme.n_partitions, len(scheme.features)
     sets, clusters = np.empty(n, np.int64), [np.empty(0, np.int64)] * n
     for s, (partitions, set_of_centers) in enumerate(zip(members, trained, strict=True)):
         sets[list(partitions)] = s
         for number, u in enumerate(partitions):
             numbers = set_of_centers[:, width + 1 + number].astype(np.int64)
             clusters[u] = np.unique(numbers, return_inverse=True)[1]
-    weights = [scheme.weights(width, partitions[0]) for partitions in members]
+    weights = [scheme.weights(partitions[0]) for partitions in members]
     squares = np.ones((1, width))
     if any(of_set is not None for of_set in weights):
         ones = np.ones(width)

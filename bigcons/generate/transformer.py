@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigcons.generate.pipeline import check_scheme, train_sets
-from bigcons.generate.scaling import measure
-from bigcons.generate.scheme import ClusterCount, Scheme, smooth_columns
-from bigcons.generate.training import (
-    Pool,
-    centers_of,
-    choose_pool_rows,
-    choose_sample_rows,
-)
+from bigcons.generate.scheme import ClusterCount, Scheme
+from bigcons.generate.training import choose_pool_rows, choose_sample_rows, make_pool, measure, train_centers
 from bigcons.io.features import FeatureEncoding, Features, encoded_features, open_features
 from bigcons.memory import Block
-from bigcons.progress import progress
 from bigcons.run.engine import HasClient, open_engine
-from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
-from bigcons.store.generator import Centers, NewRows
+from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.store.generator import NewRows
 from bigcons.validation import check_choice, check_flag, check_number
-
-SCHEMES = {"mixed": 1, "kmeans": 0, "landmarks": 2}
-"""By scheme, how many of every two partitions are by landmarks."""
 
 
 class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -100,22 +88,19 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Find the centers of all partitions of features ``(n_objects, n_features)``; ``y`` is ignored."""
         check_flag("standardize", self.standardize)
-        by_landmarks = SCHEMES[check_choice("scheme", self.scheme, tuple(SCHEMES))]
+        name = check_choice("scheme", self.scheme, ("mixed", "kmeans", "landmarks"))
         sample = check_number("sample", self.sample, above=0, at_most=1)
         seed = resolve_seed(self.random_state)
-        scheme = Scheme(self.scheme, self.n_clusters, sample, n_partitions=self.n_partitions, seed=seed)
-        scheme = replace(scheme, by_landmarks=by_landmarks)
-        check_scheme(scheme)
+        scheme = Scheme(name, self.n_partitions, self.n_clusters, sample, seed=seed)
         data = self._open(X, ensure_min_samples=2)
-        scheme = scheme.of_objects(data.n_objects, min(SEGMENT_ROWS, data.chunk_rows), limit=True)
+        scheme = scheme.of_objects(data.n_objects, data.chunk_rows, limit=True)
         sample_rows = choose_sample_rows(scheme.ranges[0][1], data.n_features)
         subset = scheme.pool(choose_pool_rows(sample_rows, data.n_objects, sample))
         self._scaling, rows = measure(data, subset, standardize=self.standardize)
-        pool = Pool(subset.rows(0, data.n_objects), self._scaling.apply(rows))
-        scheme = replace(scheme, smooth=smooth_columns(pool.points))
+        encoding = data.encoding.with_scaling(self._scaling)
+        scheme, pool = make_pool(scheme, subset, rows, encoding, data.chunk_rows)
         with open_engine(self.client) as engine:
-            trained = train_sets(scheme, pool, sample_rows, self.n_partitions, engine, None)
-        self._centers: Centers = centers_of(scheme, trained, self._scaling.width)
+            self._centers = train_centers(scheme, pool, sample_rows, self.n_partitions, engine)
         self.n_clusters_: np.ndarray = self._centers.n_clusters
         return self
 
@@ -128,21 +113,16 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         """
         check_is_fitted(self)
         data = self._open(X, reset=False)
-        rows, scaling, centers, parts = NewRows(data, self._scaling), self._scaling, self._centers, []
+        rows, scaling, centers = NewRows(data, self._scaling), self._scaling, self._centers
 
         def label(item: tuple[Block, np.ndarray, np.ndarray]) -> np.ndarray:
             is_seen = np.tile(item[2], (len(centers.offsets) - 1, 1))
             return centers.label(scaling.apply(item[1]), is_seen)[0]
 
-        with (
-            open_engine(self.client) as engine,
-            progress("label the objects", data.n_objects) as listener,
-        ):
-            for found in engine.map(label, rows):
-                parts.append(found)
-                listener.advance(len(found))
+        with open_engine(self.client) as engine:
+            labels = np.concatenate(list(engine.map(label, rows)))
         rows.warn()
-        return np.concatenate(parts)
+        return labels
 
     def _open(self, X: Any, *, reset: bool = True, **options: Any) -> Features:
         """Open numbers, as scikit-learn checks them; a table that it refuses is encoded in fit and after.

@@ -344,7 +344,7 @@ def clear_finished(output: Output) -> None:
     sweep_locks(place.path)
 
 
-def seed_of_run(out: str | os.PathLike[str], finished: Consensus | None) -> int | None:
+def seed_of_run(out: str | os.PathLike[str], finished: Consensus | Ensemble | None) -> int | None:
     """Return the seed of the ``finished`` run, or of the unfinished run with output ``out``, if any."""
     if finished is not None:
         return int(finished.provenance["seed"])

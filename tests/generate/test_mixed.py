@@ -1,14 +1,8 @@
-"""Ensembles that are in part by landmarks: what does not change their bits, and what features they take."""
+"""Ensembles in part by landmarks, what does not change their bits, and what labels new rows."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-import warnings
-from pathlib import Path
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -17,13 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from scipy.sparse import csr_array, random_array
+from scipy.sparse import csc_matrix, csr_array, random_array
+from sklearn.datasets import make_moons
 
 import bigcons as bc
-from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreError, StoreExistsError
-from bigcons.generate import kmeans, landmarks, mixed
+from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError
+from bigcons.generate import diverse, feature_views, kmeans, landmarks, mixed, object_views, weighted_kmeans
 from bigcons.generate.kmeans import drawn_clusters
-from tests.support.engines import CountingEngine, RepeatedTasks
+from bigcons.generate.training import N_LANDMARKS, embedding, n_landmarks
+from tests.naive import landmarks as naive
+from tests.support.engines import RepeatedTasks
 
 N_OBJECTS = 9000  # two whole segments and a part of one
 MAKES = {"mixed": mixed, "landmarks": landmarks}
@@ -122,16 +119,6 @@ def test_drawn_clusters__are_the_most_that_there_are(n_objects):
         np.testing.assert_array_equal(found, drawn)
 
 
-@pytest.mark.parametrize(
-    "option",
-    [{"n_clusters": 3}, {"sample": 0.5}, {"n_init": 2}, {"algorithm": "lloyd"}],
-    ids=str,
-)
-def test_mixed__takes_no_options_of_k_means(points, option):
-    with pytest.raises(TypeError, match=next(iter(option))):
-        mixed(points, n_partitions=2, **option)
-
-
 # Generators
 
 
@@ -152,6 +139,13 @@ def test_ensemble_generator__is_the_function_of_its_scheme(points):
     )
     with pytest.raises(InvalidInputError, match="scheme='spectral'"):
         bc.EnsembleGenerator(scheme="spectral").fit(points)
+
+
+def test_ensemble_generator__ends_its_range_of_clusters_at_the_objects_that_a_partition_sees(points):
+    found = bc.EnsembleGenerator(20, n_clusters=(2, 50), sample=0.25, random_state=0).fit(points[:40])
+    assert 2 <= found.n_clusters_.min() < found.n_clusters_.max() <= 10
+    with pytest.raises(InvalidInputError, match=r"sample=0.01 of n_objects=40 is 0 objects"):
+        bc.EnsembleGenerator(2, sample=0.01).fit(points[:40])
 
 
 def test_assign__of_new_rows_does_not_depend_on_the_rows_around(make, points):
@@ -263,109 +257,232 @@ def test_make__takes_categories_ids_and_gaps_of_a_table(make, tmp_path):
     np.testing.assert_array_equal(stored.generator.assign(shuffled).labels[::-1], np.asarray(held))
 
 
-@pytest.mark.parametrize("n", [3, 5, 12])
-def test_consensus_clustering__of_few_objects_does_not_fail(n):
-    points = np.random.default_rng(0).normal(size=(n, 2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        found = bc.ConsensusClustering(2, random_state=0).fit(points)
-    assert found.labels_.shape == (n,)
+# Landmarks
 
 
-# Stores and restarts
+def projector(vectors, degrees):
+    """Return the projector onto the eigenvectors of the symmetric matrix, whatever their signs and order."""
+    orthonormal = vectors * np.sqrt(degrees)[:, None]
+    np.testing.assert_allclose(orthonormal.T @ orthonormal, np.eye(vectors.shape[1]), atol=1e-8)
+    return orthonormal @ orthonormal.T
 
 
-class DiesAfter(CountingEngine):
-    """An engine that is interrupted after some tasks."""
+def compare(points, landmarks, n_vectors, *, is_sparse=False):
+    """Compare all spaces of leading eigenvectors that are separated from the next one."""
+    values, expected, degrees = naive.embedding(points, landmarks)
+    found, of_found = embedding(csr_array(points) if is_sparse else points, landmarks, n_vectors)
+    assert found.shape == (len(landmarks), min(n_vectors, len(landmarks)))
+    np.testing.assert_allclose(of_found, degrees, rtol=1e-6)
+    gaps = -np.diff(np.append(values, -1.0))
+    compared = [k for k in range(1, found.shape[1] + 1) if gaps[k - 1] > 1e-4]
+    for k in compared:
+        np.testing.assert_allclose(
+            projector(found[:, :k], of_found), projector(expected[:, :k], degrees), atol=1e-6
+        )
+    return compared
 
-    def __init__(self, n_tasks):
-        super().__init__()
-        self.n_left = n_tasks
 
-    def map(self, task, items):
-        for found in super().map(task, items):
-            if not self.n_left:
-                raise KeyboardInterrupt
-            self.n_left -= 1
-            yield found
+@given(
+    seed=st.integers(0, 10**6),
+    n_groups=st.integers(1, 5),
+    width=st.integers(1, 4),
+    n_points=st.integers(6, 120),
+    is_sparse=st.booleans(),
+)
+def test_embedding__is_that_of_the_definition(seed, n_groups, width, n_points, is_sparse):
+    rng = np.random.default_rng(seed)
+    centers = 30 * np.arange(n_groups)[:, None] + rng.normal(size=(n_groups, width))
+    points = (centers[np.arange(n_points) % n_groups] + rng.normal(size=(n_points, width))).astype(np.float32)
+    n_chosen = int(rng.integers(1, n_points // 2 + 1))
+    landmarks = points[rng.choice(n_points, n_chosen, replace=False)].astype(float)
+    compare(points, landmarks, int(rng.integers(1, 2 * n_chosen + 1)), is_sparse=is_sparse)
+
+
+def test_embedding__of_groups_apart_has_a_vector_of_each():
+    rng = np.random.default_rng(0)
+    group = np.arange(300) % 4
+    points = (100 * np.eye(4)[group] + rng.normal(size=(300, 4))).astype(np.float32)
+    assert 4 in compare(points, points[:80].astype(float), 10)
+    vectors, degrees = embedding(points, points[:80].astype(float), 4)
+    indicators = (group[:80, None] == np.arange(4)) / np.sqrt(np.bincount(group[:80], degrees[:80]))
+    np.testing.assert_allclose(
+        projector(vectors, degrees), projector(indicators, degrees), atol=1e-8
+    )  # which are constant in every group
+
+
+def test_n_landmarks__of_few_objects_many_and_many_features():
+    assert n_landmarks(1, 3) == 1
+    assert n_landmarks(3, 3) == 3
+    assert n_landmarks(30, 3) == 10
+    assert n_landmarks(10**6, 3) == N_LANDMARKS
+    assert n_landmarks(10**6, 10**5) * 10**5 <= 1 << 23
+    assert n_landmarks(10**6, 10**7) == 10
+
+
+# Shapes
+
+
+def circles(n):
+    rng = np.random.default_rng(0)
+    radius, angle = np.arange(n) % 3, rng.uniform(0, 2 * np.pi, n)
+    shape = (1 + 2 * radius)[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    return shape + 0.1 * rng.normal(size=(n, 2)), radius
+
+
+SHAPES = {
+    "moons": lambda: make_moons(1500, noise=0.05, random_state=0),
+    "circles": lambda: circles(1500),
+}
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_landmarks__follow_curved_shapes_that_k_means_cuts(shape):
+    points, truth = SHAPES[shape]()
+    scores = {
+        make.__name__: bc.metrics.adjusted_rand(
+            truth,
+            bc.consensus(make(points, random_state=0), len(np.unique(truth)), random_state=0).labels_,
+        )
+        for make in (bc.generate.landmarks, bc.generate.kmeans)
+    }
+    assert scores["landmarks"] > 0.99
+    assert scores["kmeans"] < 0.9
+
+
+def test_landmarks__share_three_sets():
+    points = np.random.default_rng(0).normal(size=(300, 2))
+    made = bc.generate.landmarks(points, n_partitions=11, random_state=0).generator.centers
+    assert len(made.offsets) - 1 == 3
+    assert made.sets.tolist() == [u % 3 for u in range(11)]
+    assert np.diff(made.offsets).tolist() == [100, 100, 100]
+    two = bc.generate.landmarks(points, n_partitions=2, random_state=0).generator.centers
+    np.testing.assert_array_equal(two.packed[: 2 * 100], made.packed[: 2 * 100])
+
+
+# What labels new rows
+
+N_ROWS = 81_000  # half of which are more than a sample
 
 
 @pytest.fixture(scope="module")
-def wide():
-    """As many objects of as many values as make three blocks."""
-    return bc.datasets.planted_features(N_OBJECTS, 256, separation=12)[0].astype(np.float32)
-
-
-@pytest.mark.parametrize(("n_done", "kept"), [(2, "2 trained"), (6, "6 trained"), (7, "1 blocks")])
-def test_mixed__resumes_what_is_unfinished(wide, tmp_path, caplog, n_done, kept):
-    out, how = tmp_path / "e.zarr", {"n_partitions": 7, "train": 300, "random_state": 0}
-    expected = np.asarray(mixed(wide, **how))
-    with pytest.raises(KeyboardInterrupt):
-        mixed(wide, out=out, client=DiesAfter(n_done), **how)
-    assert f"{kept}" in caplog.text
-    assert not out.exists()
-    names = sorted(path.name for path in Path(f"{out}.partial").glob("centers-*.npy"))
-    assert names == [f"centers-{u:06d}.npy" for u in range(min(n_done, 6))]
-    for other, named in (({"train": 301}, "train="), ({"n_partitions": 6}, "n_partitions=7")):
-        with pytest.raises(StoreError, match=rf"holds partitions made with .*{named}.*overwrite=True"):
-            mixed(wide, out=out, **{**how, **other})
-    engine = CountingEngine()
-    resumed = mixed(wide, out=out, client=engine, **{**how, "random_state": None})
-    assert sum(engine.n_tasks) == 6 + 3 - n_done
-    np.testing.assert_array_equal(np.asarray(resumed), expected)
-    assert not Path(f"{out}.partial").exists()
-    again = mixed(wide, out=out, client=(engine := CountingEngine()), **how)
-    assert engine.n_tasks == []
-    np.testing.assert_array_equal(np.asarray(again), expected)
-    with pytest.raises(StoreExistsError, match="n_partitions=7, not 8"):
-        mixed(wide, out=out, **{**how, "n_partitions": 8})
-
-
-def test_mixed__makes_again_what_was_damaged(wide, tmp_path, caplog):
-    out, how = tmp_path / "e.zarr", {"n_partitions": 7, "train": 300, "random_state": 0}
-    with pytest.raises(KeyboardInterrupt):
-        mixed(wide, out=out, client=DiesAfter(7), **how)
-    files = sorted(Path(f"{out}.partial").glob("*-*.npy"))
-    contents = [file.read_bytes() for file in files]
-    files[-1].write_bytes(contents[-1][:-1] + bytes([contents[-1][-1] ^ 1]))
-    files[0].write_bytes(contents[1])  # whole, but of another set
-    found = mixed(wide, out=out, **how)
-    assert caplog.text.count("it is made again") == 2
-    np.testing.assert_array_equal(np.asarray(found), np.asarray(mixed(wide, **how)))
-
-
-CHILD = """
-import sys
-from bigcons import generate
-generate.mixed(sys.argv[1], n_partitions=30, train=300, out=sys.argv[2], random_state=0)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", ["centers", "labels"])
-def test_mixed__after_kill_9_only_what_is_unfinished_is_made(tmp_path, stage):
-    np.save(tmp_path / "x.npy", bc.datasets.planted_features(120_000, 256)[0].astype(np.float32))
-    out, scratch = tmp_path / "e.zarr", tmp_path / "e.zarr.partial"
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(tmp_path / "x.npy"), str(out)],
-        cwd=Path(bc.__file__).parents[1],
+def table():
+    rng = np.random.default_rng(0)
+    group = rng.integers(3, size=N_ROWS)
+    age = 30 + 10 * group + rng.normal(size=N_ROWS)
+    return pa.table(
+        {
+            "who": np.arange(N_ROWS),
+            "city": np.array(["Bern", "Oslo", "Rome"])[np.where(rng.random(N_ROWS) < 0.1, 0, group)],
+            "age": pa.array(age, mask=rng.random(N_ROWS) < 0.1),
+            "spend": np.exp(rng.normal(size=N_ROWS) + group),
+        }
     )
-    deadline = time.monotonic() + 60
-    while len(list(scratch.glob(f"{stage}-*.npy"))) < 3 and time.monotonic() < deadline and not child.poll():
-        time.sleep(0.002)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    n_done = len(list(scratch.glob("*-*.npy")))
-    n_sets, n_blocks = 3 + 15, 30
-    assert 3 <= n_done < n_sets + n_blocks
-    engine, how = CountingEngine(), {"n_partitions": 30, "train": 300, "random_state": 0}
-    found = mixed(tmp_path / "x.npy", out=out, client=engine, **how)
-    assert sum(engine.n_tasks) == n_sets + n_blocks - n_done
-    np.testing.assert_array_equal(np.asarray(found), np.asarray(mixed(tmp_path / "x.npy", **how)))
 
 
-def test_ensemble_generator__ends_its_range_of_clusters_at_the_objects_that_a_partition_sees(points):
-    found = bc.EnsembleGenerator(20, n_clusters=(2, 50), sample=0.25, random_state=0).fit(points[:40])
-    assert 2 <= found.n_clusters_.min() < found.n_clusters_.max() <= 10
-    with pytest.raises(InvalidInputError, match=r"sample=0.01 of n_objects=40 is 0 objects"):
-        bc.EnsembleGenerator(2, sample=0.01).fit(points[:40])
+def seen(ensemble):
+    labels = np.asarray(ensemble)
+    return labels, labels >= 0
+
+
+MADE = {
+    "samples": lambda table, **how: kmeans(table, n_partitions=6, log="spend", **how),
+    "all": lambda table, **how: kmeans(table, n_partitions=6, train="all", **how),
+    "mixed": lambda table, **how: mixed(table, n_partitions=6, **how),
+    "landmarks": lambda table, **how: landmarks(table, n_partitions=6, log="spend", **how),
+    "zipf": lambda table, **how: weighted_kmeans(table, n_partitions=6, sample=0.5, **how),
+    "features": lambda table, **how: feature_views(table, n_features=3, n_clusters=4, n_partitions=6, **how),
+    "objects": lambda table, **how: object_views(table, n_clusters=3, n_partitions=6, **how),
+}
+
+
+@pytest.mark.parametrize("scheme", MADE)
+def test_assign__gives_the_first_rows_their_labels_again(table, tmp_path, scheme):
+    table = table if scheme == "samples" else table.slice(0, 5000)
+    held = MADE[scheme](table, id="who", random_state=0)
+    stored = MADE[scheme](table, id="who", random_state=0, out=tmp_path / "e.zarr")
+    assert held.provenance["train"] == ("all" if scheme == "all" else "auto")
+    for ensemble in (held, stored):
+        found = ensemble.generator.assign(table)
+        labels, is_seen = seen(ensemble)
+        np.testing.assert_array_equal(found.labels[is_seen], labels[is_seen])
+        assert found.labels.min() == 0
+        assert found.far_share < 0.03
+    assert np.array_equal(held.generator.assign(table.slice(50, 7)).labels, found.labels[50:57])
+    assert stored.verify()["ok"]
+    assert repr(stored.generator) == repr(held.generator)
+
+
+def test_generator__stays_with_its_partitions_through_appends_and_choices(table, tmp_path):
+    few = table.slice(0, 500)
+    kmeans(few, id="who", n_partitions=3, random_state=0, out=tmp_path / "e.zarr")
+    ensemble = bc.Ensemble.open(tmp_path / "e.zarr", "a")
+    expected = ensemble.generator.assign(few).labels
+    ensemble.append_partitions(np.arange(500) % 3, names=["mine"])
+    again = bc.Ensemble.open(tmp_path / "e.zarr")
+    found = again.generator.assign(few).labels
+    np.testing.assert_array_equal(found[:, :3], expected)
+    assert (found[:, 3] == -1).all()
+    chosen = again.select(["mine", "p2", "p0"]).generator.assign(few).labels
+    np.testing.assert_array_equal(chosen[:, 1:], expected[:, [2, 0]])
+    assert again.select(["mine"]).generator is None
+    assert sorted(path.name for path in (tmp_path / "e.zarr").glob("generator*")) == ["generator.npz"]
+    assert diverse(np.arange(20.0).reshape(10, 2), algorithms="ward", n_clusters=2).generator is None
+
+
+def test_generator__that_is_damaged_is_found(table, tmp_path):
+    kmeans(table.slice(0, 500), id="who", n_partitions=3, random_state=0, out=tmp_path / "e.zarr")
+    file = tmp_path / "e.zarr" / "generator.npz"
+    data = file.read_bytes()
+    for broken in (data[:-9], data[:2000] + b"!" + data[2001:], None):
+        file.unlink(missing_ok=True) if broken is None else file.write_bytes(broken)
+        ensemble = bc.Ensemble.open(tmp_path / "e.zarr")
+        with pytest.raises(CorruptStoreError, match=r"generator.npz is (damaged|missing)"):
+            _ = ensemble.generator
+        with pytest.raises(CorruptStoreError):
+            ensemble.verify()
+
+
+# Sparse features
+
+
+def texts(n, width, density=0.02):
+    rng = np.random.default_rng(0)
+    return csr_array(random_array((n, width), density=density, format="csr", rng=rng, dtype=np.float32))
+
+
+@pytest.mark.parametrize("how", [{}, {"train": "all"}], ids=str)
+def test_kmeans__of_sparse_rows_is_that_of_dense_ones(how):
+    width = 40 if how else 5000  # of which a sample has 838 objects
+    sparse = texts(2000, width, 0.2 if how else 0.005)
+    how = {"n_partitions": 4, "n_clusters": 2, "random_state": 0, **how}
+    found, dense = kmeans(sparse, **how), kmeans(sparse.toarray(), **how)
+    assert found.provenance["sample_rows"] == (1000 if width == 40 else 838)
+    pairs = zip(np.asarray(found).T, np.asarray(dense).T, strict=True)
+    assert min(bc.metrics.adjusted_rand(*pair) for pair in pairs) > 0.99  # sums in another order
+    labels, is_seen = seen(found)
+    for source in (sparse, csc_matrix(sparse), sparse.toarray()):
+        again = found.generator.assign(source).labels
+        assert (again[is_seen] == labels[is_seen]).mean() > 0.999
+    assert (dense.generator.assign(sparse).labels[is_seen] == labels[is_seen]).mean() > 0.99
+    np.testing.assert_array_equal(found.generator.assign(sparse).labels[is_seen], labels[is_seen])
+
+
+def test_weighted_kmeans__of_sparse_rows_weighs_them():
+    sparse = texts(400, 20, 0.3)
+    for make, how in ((weighted_kmeans, {}), (feature_views, {"n_features": 5, "n_clusters": 3})):
+        ensemble = make(sparse, n_partitions=3, random_state=0, **how)
+        found = ensemble.generator.assign(sparse)
+        np.testing.assert_array_equal(found.labels, np.asarray(ensemble))
+        assert found.far_share < 0.05
+
+
+def test_kmeans__never_makes_all_sparse_rows_dense():
+    sparse = texts(4000, 5000, 0.005)
+    tracemalloc.start()
+    try:
+        kmeans(sparse, n_partitions=4, n_clusters=4, standardize=False, memory="430MB", random_state=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 30e6 < 4 * 4000 * 5000

@@ -16,7 +16,7 @@ from scipy import sparse
 import bigcons as bc
 from bigcons.errors import InvalidInputError, UnknownColumnError
 from bigcons.generate import FeatureEncoding
-from bigcons.generate.scaling import measure
+from bigcons.generate.training import measure
 from bigcons.io.features import open_features
 
 
