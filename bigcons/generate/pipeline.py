@@ -160,7 +160,7 @@ def make_partitions(
             _, n_tasks, block_rows = make_plan(*shape, len(scaling.gaps), in_memory=out is None)
         scheme, pool = make_pool(scheme, subset, rows, encoding, data.chunk_rows)
         del rows
-        run = None if output is None else stack.enter_context(open_workspace(output, engine, 0)).snapshots
+        run = None if output is None else stack.enter_context(open_workspace(output, engine, 0))[1]
         kept = Kept(run)
         centers = train_centers(scheme, pool, sample_rows, n_tasks, engine, kept.load, kept.save)
         n_chosen = min(len(pool.rows), 10_000, max((1 << 22) // scaling.width, 1))
@@ -222,6 +222,8 @@ def refuse_difference(finished: Ensemble, wanted: Mapping[str, Any]) -> None:
     """
     made_with = {**finished.provenance, "n_partitions": finished.n_partitions}
     wanted = {name: value for name, value in json.loads(json.dumps(wanted)).items() if value is not None}
+    for entries in (made_with, wanted):  # of tuples the difference shows both
+        entries |= {name: tuple(entries[name]) for name in ("n_clusters", "alpha_range") if name in entries}
     features = [name for name in ("ids", "columns", "features_checksum") if name in wanted]
     others = [name for name in features if made_with.get(name) != wanted[name]]
     was, read = ({**(entries.get("read") or {})} for entries in (made_with, wanted))
@@ -249,7 +251,7 @@ class Kept:
         except (CorruptStoreError, InvalidInputError) as error:
             _log.warning("%s is made again: %s", name, error)
             return None
-        return None if found is None else found[0]["values"]
+        return None if found is None else found.arrays["values"]
 
     def save(self, name: str, values: np.ndarray) -> None:
         """Write an array, durably and atomically."""

@@ -145,7 +145,7 @@ def test_generate__the_same_command_again_finds_its_result(run):
     assert again.stderr == "e.zarr already holds the result of this call.\n"
     other = run(f"--scheme {scheme} --n-clusters 3")
     assert other.exit_code == 1
-    assert "--n-clusters [2, 10], not [3, 3]; pass --overwrite" in other.stderr
+    assert "--n-clusters (2, 10), not (3, 3); pass --overwrite" in other.stderr
     assert run(f"--scheme {scheme} --n-clusters 3 --overwrite").exit_code == 0
 
 
