@@ -1,25 +1,33 @@
-"""One registry of methods: what everything else reads, and what has to agree with it."""
+"""One registry of methods, their constructors and docstrings; what has to agree with them."""
 
 import ast
+import copy
 import importlib
 import inspect
 import json
+import pickle
 import re
 from fnmatch import fnmatch
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
+from sklearn.base import clone
 
 import bigcons
 from bigcons import METHODS, methods
 from bigcons.cli import main
+from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/methods.md"
+COMMON = {"n_clusters", "random_state", "memory", "out", "client", "resume"}
 
 
-def test_registry__shows_type_checkers_the_class_of_every_method_in_its_module():
+def test_registry__has_every_method_there_is_and_shows_type_checkers_its_class_and_module():
     shown = {
         (node.module, alias.name)
         for node in ast.walk(ast.parse(inspect.getsource(methods)))
@@ -30,25 +38,36 @@ def test_registry__shows_type_checkers_the_class_of_every_method_in_its_module()
     classes = [*METHODS.values(), methods.ConsensusClusterer, methods.MethodInfo]
     assert shown == {(cls.__module__, cls.__name__) for cls in classes}
 
-
-@pytest.mark.parametrize("name", METHODS)
-def test_registry__holds_classes_that_the_package_offers_by_name(name):
-    cls = METHODS[name]
-    assert issubclass(cls, methods.ConsensusClusterer)
-    assert cls.__module__.startswith("bigcons.methods.")
-    assert getattr(importlib.import_module(cls.__module__), cls.__name__) is cls
-    assert getattr(bigcons, cls.__name__) is getattr(methods, cls.__name__) is cls
-
-
-def test_registry__has_every_method_there_is():
     def below(cls):
         for sub in cls.__subclasses__():
             yield sub
             yield from below(sub)
 
-    list(METHODS.values())  # imports all of them
     leaves = {cls for cls in below(methods.ConsensusClusterer) if not cls.__subclasses__()}
     assert {cls for cls in leaves if cls.__module__.startswith("bigcons.methods.")} <= set(METHODS.values())
+    for name, cls in METHODS.items():
+        assert name == name.lower()
+        assert issubclass(cls, methods.ConsensusClusterer)
+        assert cls.__module__.startswith("bigcons.methods.")
+        assert getattr(importlib.import_module(cls.__module__), cls.__name__) is cls
+        assert getattr(bigcons, cls.__name__) is getattr(methods, cls.__name__) is cls
+        assert all((cls.info.paper, cls.info.needs, cls.info.missing))
+
+
+@pytest.mark.parametrize(("given", "meant"), [("hbfg", "hbgf"), ("IVC", "ivc"), ("eac-singel", "eac-single")])
+def test_registry__suggests_the_method_that_was_meant(given, meant):
+    with pytest.raises(
+        KeyError, match=rf"^method='{given}' is unknown; .*Did you mean '{meant}'\?$"
+    ) as refused:
+        METHODS[given]
+    assert all(name in str(refused.value) for name in METHODS)
+    with pytest.raises(KeyError, match=r"^method='xyzzy' is unknown; choose one of tree, pcc.*did\.$"):
+        METHODS["xyzzy"]
+    assert METHODS.get("xyzzy") is None
+    assert "xyzzy" not in METHODS
+
+
+# Pages
 
 
 def test_registry__is_what_the_page_of_methods_and_the_command_line_list():
@@ -63,14 +82,12 @@ def test_registry__is_what_the_page_of_methods_and_the_command_line_list():
     ]
 
 
-def test_page_of_methods__has_the_table_of_the_ablation_as_it_was_made():
+def test_pages__have_the_table_of_the_ablation_as_it_was_made_and_the_number_of_methods():
+    assert f"among {len(METHODS)} [methods](docs/methods.md)" in (ROOT / "README.md").read_text(
+        encoding="utf-8"
+    )
     made = (ROOT / "benchmarks" / "results" / "tree_ablation.md").read_text(encoding="utf-8")
     assert made[made.index("| variant |") :] in PAGE.read_text(encoding="utf-8")
-
-
-def test_readme__tells_how_many_methods_there_are():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"among {len(METHODS)} [methods](docs/methods.md)" in text
 
 
 def test_registry__is_what_the_page_of_methods_says_of_large_data():
@@ -107,17 +124,124 @@ def test_page_of_methods__costs_are_those_measured_with_the_options_named():
         assert METHODS[name](3, **given).get_params().items() >= given.items()
 
 
-@pytest.mark.parametrize(("given", "meant"), [("hbfg", "hbgf"), ("IVC", "ivc"), ("eac-singel", "eac-single")])
-def test_registry__suggests_the_method_that_was_meant(given, meant):
-    with pytest.raises(
-        KeyError, match=rf"^method='{given}' is unknown; .*Did you mean '{meant}'\?$"
-    ) as refused:
-        METHODS[given]
-    assert all(name in str(refused.value) for name in METHODS)
+# Constructors and docstrings
 
 
-def test_registry__does_not_guess_at_what_is_like_nothing():
-    with pytest.raises(KeyError, match=r"^method='xyzzy' is unknown; choose one of tree, pcc.*did\.$"):
-        METHODS["xyzzy"]
-    assert METHODS.get("xyzzy") is None
-    assert "xyzzy" not in METHODS
+@pytest.fixture(params=METHODS)
+def method(request):
+    return METHODS[request.param]
+
+
+def parameters_of(cls):
+    """Return defaults by name, in the order of the constructor."""
+    return {p.name: p.default for p in inspect.signature(cls).parameters.values()}
+
+
+def documented_in(cls):
+    """Return for each entry under "Parameters" its name, type and default, and the text below it."""
+    section = re.search(r"\nParameters\n-+\n(.*?)(?=\n\n\w+\n--)", inspect.getdoc(cls), re.DOTALL)
+    return re.findall(r"^(\w+) : (.+), default=(.+)\n((?:(?:    .*)?\n?)+)", section[1] + "\n", re.MULTILINE)
+
+
+def test_constructor__takes_the_number_of_clusters_by_position_and_the_rest_by_keyword(method):
+    first, *others = inspect.signature(method).parameters.values()
+    assert (first.name, first.kind) == ("n_clusters", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    assert {p.kind for p in others} == {inspect.Parameter.KEYWORD_ONLY}
+    assert all(p.default is not inspect.Parameter.empty for p in (first, *others))
+    assert parameters_of(method).keys() >= COMMON
+
+
+def test_docstring__tells_results_cost_and_source_and_every_parameter_with_its_default(method):
+    text = inspect.getdoc(method)
+    assert text.split("\n")[0].endswith((".", ":"))
+    for section in ("Parameters", "Attributes", "Notes", "References"):
+        assert f"\n{section}\n---" in text, section
+    entries = documented_in(method)
+    assert sorted(name for name, *_ in entries) == sorted(parameters_of(method))
+    for name, kind, default, text in entries:
+        assert ast.literal_eval(default) == parameters_of(method)[name], name
+        assert type(ast.literal_eval(default)) is type(parameters_of(method)[name]), name
+        assert kind.strip()
+        assert text.strip().endswith("."), name
+
+
+def test_constructor__keeps_what_it_is_given_and_nothing_else_and_so_do_copies_and_pickles(method):
+    given = {name: object() for name in parameters_of(method)}
+    model = method(**given)
+    assert model.get_params(deep=False) == given
+    assert all(getattr(model, name) is value for name, value in given.items())
+    assert method().get_params(deep=False) == parameters_of(method)
+    assert not [name for name in vars(model) if name.endswith("_") or name.startswith("_")]
+    given = {name: value for name, value in parameters_of(method).items() if name != "out"}
+    given |= {"n_clusters": 3, "random_state": 7, "memory": "1GB", "client": "serial"}
+    model = method(**given)
+    for copied in (clone(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert copied.get_params() == model.get_params()
+    assert method().set_params(**given).get_params() == model.get_params()
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("quux", "QMI has no parameter 'quux'; it has n_clusters, "),
+        ("k", "QMI has no parameter 'k'; did you mean n_clusters"),
+        ("seed", "QMI has no parameter 'seed'; did you mean random_state"),
+        ("memroy", "QMI has no parameter 'memroy'; did you mean memory"),
+        ("header", "QMI has no parameter 'header'; pass bigcons.select(x, header=...)"),
+    ],
+)
+def test_parameters__are_refused_by_unknown_names(word, said):
+    with pytest.raises(TypeError, match=f"^{re.escape(said)}"):
+        bigcons.consensus([[0], [1]], 2, "qmi", **{word: 3})
+    for refused in (lambda: METHODS["qmi"](**{word: 3}), lambda: METHODS["qmi"]().set_params(**{word: 3})):
+        with pytest.raises((TypeError, ValueError), match=word):
+            refused()
+
+
+def test_parameters__are_each_read_by_the_code_of_the_method(method):
+    """No parameter is taken and ignored: ``self.<name>`` stands somewhere outside the constructors."""
+    read = set()
+    for cls in method.__mro__:
+        if not cls.__module__.startswith("bigcons."):
+            continue
+        for function in (value for value in vars(cls).values() if callable(getattr(value, "fget", value))):
+            function = getattr(function, "fget", function)
+            if not inspect.isfunction(function) or function.__name__ == "__init__":
+                continue
+            read |= set(re.findall(r'self(?:\.|, ")(\w+)', inspect.getsource(function)))  # or by getattr
+    indirect = {  # read by name, or of the estimator
+        "refuse_unused": ("imbalance", "n_init", "max_iter", "tol"),
+        "choose_problem": ("solver", "divergence", "weights", "memory"),
+    }
+    assert set(parameters_of(method)) <= read | {name for names in indirect.values() for name in names}
+
+
+# The consensus in one call: the fit of a method, the tree by default
+
+
+@pytest.mark.parametrize("method", ["tree", "hbgf"])
+def test_consensus__is_the_fit_of_the_method_with_its_parameters(method, tmp_path):
+    ensemble, _ = planted_ensemble(300, 10, missing=0.2, random_state=0)
+    parameters = {"weights": np.arange(1.0, 11.0), "random_state": 0}
+    expected = METHODS[method](4, **parameters).fit(ensemble)
+    found = bigcons.consensus(ensemble, 4, method, **parameters, out=tmp_path / method)
+    assert type(found) is type(expected)
+    np.testing.assert_array_equal(found.labels_, expected.labels_)
+    np.testing.assert_array_equal(bigcons.Consensus.open(tmp_path / method).labels, expected.labels_)
+
+
+def test_consensus__is_a_tree_unless_another_method_is_named_and_passes_columns_on_to_fit():
+    ensemble, _ = planted_ensemble(200, 8, missing=0.0, random_state=0)
+    assert isinstance(bigcons.consensus(ensemble, n_clusters="auto", random_state=0), bigcons.ConsensusTree)
+    names = list("abcdefgh")
+    table = pd.DataFrame(ensemble.read(0, 200), columns=names).assign(who=np.arange(200), city=1)
+    model = bigcons.consensus(table, 3, id="who", drop=["city"], random_state=0)
+    assert isinstance(model, bigcons.ConsensusTree)
+    assert list(model.feature_names_in_) == names
+
+
+@pytest.mark.parametrize("given", ["pca", bigcons.PCC, bigcons.PCC(2), ["pcc"]])
+def test_consensus__refuses_a_method_that_there_is_not(given):
+    with pytest.raises(InvalidInputError, match=r"^method=.*Did you mean 'pcc'\?$") as refused:
+        bigcons.consensus([[0], [1]], 2, method=given)
+    assert (refused.value.parameter, refused.value.nearest) == ("method", "pcc")

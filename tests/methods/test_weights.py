@@ -1,93 +1,74 @@
-"""Weights of partitions: a partition of weight w counts as if it occurred w times."""
+"""Weights of partitions, and "local" ones of base clusters by their reliability.
+
+That a partition of weight w counts as if it occurred w times is in test_invariances, for every method.
+"""
 
 import inspect
+import itertools
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+import scipy.sparse
+from hypothesis import given
 from hypothesis import strategies as st
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
 
-from bigcons import METHODS
-from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
-from bigcons.kernels.label_rows import weigh_tile
-from bigcons.methods.assignment import LabelKMeans
-from bigcons.methods.hypergraph import CSPA, HBGF, MCLA
+from bigcons import METHODS, Ensemble
+from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
+from bigcons.methods.embedding import bipartite_embedding, cut_embedding
+from bigcons.methods.incidence import reliability, weights_of
 from bigcons.metrics import adjusted_rand, anmi, average_criterion
-from tests.naive import hypergraph as naive
+from bigcons.run.engine import SerialEngine, ThreadsEngine
+from bigcons.trust.groups import reliability_of_overlaps, reliability_of_table
+from bigcons.weights import incidence_of
+from tests.naive import hypergraph, overlaps
+from tests.naive import linkage as naive_linkage
+from tests.naive import reliability as naive
 from tests.support.strategies import label_matrices
 
-# chains of single linkage
-pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning"),
+    pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning"),  # chains of single linkage
+]
 
-K = 4
+K, SERIAL = 4, SerialEngine()
 WEIGHTS = np.array([1, 2, 3, 1, 2, 1, 1, 0])
-WEIGHTED = ("cspa", "hgpa", "hbgf", "mcla", "ccc", "ccu", "ccsvd", "qmi", "kcc", "kmeans",
-            "eac-average", "eac-single", "tree")  # fmt: skip
-# They cannot predict, or leave an object itself out of what places it.
-NOT_AS_PREDICTED = ("hgpa", "eac-average", "eac-single", "tree")
-
-# Methods that see copies of a partition as they see any other partition.
-AS_COPIES = {
-    "cspa": ("cspa", {}),
-    "cspa all": ("cspa", {"normalize": "all"}),
-    "hbgf": ("hbgf", {}),
-    "hgpa": ("hgpa", {"objective": "laplacian"}),
-    "hgpa size": ("hgpa", {"objective": "laplacian", "edge_weight": "size"}),
-    "mcla": ("mcla", {}),
-    "mcla observed": ("mcla", {"union": "observed"}),
-    "mcla average": ("mcla", {"partitioner": "average"}),
-    "ccsvd": ("ccsvd", {}),
-    "eac": ("eac", {}),
-    "eac ward": ("eac", {"linkage": "ward", "normalize": "all"}),
-    "eac-single": ("eac-single", {}),
-    "qmi": ("qmi", {}),
-    "kcc": ("kcc", {}),
-    "kmeans": ("kmeans", {}),
-    "kmeans onehot": ("kmeans", {"encode": "onehot"}),
-}
+WEIGHTED = [n for n, cls in METHODS.items() if "weights" in inspect.signature(cls).parameters and n != "did"]
+LOCAL = ("eac", "eac-average", "eac-single", "hbgf", "cspa")
 
 
 @pytest.fixture(scope="module")
 def labels():
     """Four groups of 300 objects in 8 partitions, a quarter of the labels random, others missing."""
-    _, labels = naive.noisy_copies(300, K, 8, 0.25, 0)
+    _, labels = hypergraph.noisy_copies(300, K, 8, 0.25, 0)
     labels[np.random.default_rng(1).random(labels.shape) < 0.25] = -1
     return labels
 
 
-@pytest.mark.parametrize("name", AS_COPIES)
-def test_weights__are_numbers_of_copies(labels, name):
-    method, parameters = AS_COPIES[name]
-    weighted = METHODS[method](K, weights=WEIGHTS, random_state=0, **parameters).fit(labels)
-    copied = METHODS[method](K, random_state=0, **parameters).fit(np.repeat(labels, WEIGHTS, axis=1))
-    assert adjusted_rand(weighted.labels_, copied.labels_) > 0.97  # k-means may draw other starts
-    if method != "ccsvd":  # whose objective is of other partitions, and a copy is none
-        assert weighted.objective_ == pytest.approx(copied.objective_, rel=1e-3)
+# Weights of partitions
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
-def test_weights__of_zero_leave_a_partition_out(labels, name):
-    weights = np.append(np.ones(7), 0)
+def test_weights__of_zero_leave_a_partition_out_and_do_not_label_an_object(labels, name):
     without = METHODS[name](K, random_state=0).fit(labels[:, :7])
-    model = METHODS[name](K, weights=weights, random_state=0).fit(labels)
+    model = METHODS[name](K, weights=np.append(np.ones(7), 0), random_state=0).fit(labels)
     np.testing.assert_array_equal(model.labels_, without.labels_)
     assert model.objective_ == pytest.approx(without.objective_, rel=1e-9)
-    if name not in NOT_AS_PREDICTED:
+    # a tree and its groups leave an object itself out of what places it, PCC starts anew, a cut places none
+    predicts = hasattr(model, "predict") and name not in ("tree", "eac-groups", "pcc", "hgpa")
+    if predicts:
         np.testing.assert_array_equal(model.predict(labels), model.labels_)
-
-
-@pytest.mark.parametrize("name", WEIGHTED)
-def test_weights__of_zero_do_not_label_an_object(labels, name):
-    labels = labels.copy()
-    labels[7, :7] = -1
-    labels[7, 7] = 0
+    lone = labels.copy()
+    lone[7] = -1
+    lone[7, 7] = 0
     with pytest.warns(UnlabeledObjectsWarning, match="1 of 300"):
-        model = METHODS[name](K, weights=WEIGHTS, random_state=0).fit(labels)
+        model = METHODS[name](K, weights=WEIGHTS, random_state=0).fit(lone)
     assert np.flatnonzero(model.labels_ < 0).tolist() == [7]
-    if name not in NOT_AS_PREDICTED:
-        assert model.predict(labels[7:8])[0] == -1
+    if predicts:
+        assert model.predict(lone[7:8])[0] == -1
 
 
 @pytest.mark.parametrize("name", ["ccc", "ccu", "ccsvd", "mcla"])
@@ -101,8 +82,7 @@ def test_weights__count_in_the_votes(labels, name):
         if group >= 0:
             votes[i, group] += weights[u]
     if name == "mcla":
-        of_clusters = np.repeat(weights, np.diff(offsets))
-        votes /= np.bincount(model.meta_clusters_, of_clusters, K)
+        votes /= np.bincount(model.meta_clusters_, np.repeat(weights, np.diff(offsets)), K)
     voted = votes.any(axis=1)
     expected = votes[voted] / votes[voted].sum(axis=1, keepdims=True)
     np.testing.assert_allclose(model.memberships_[voted], expected, atol=1e-6)
@@ -111,26 +91,14 @@ def test_weights__count_in_the_votes(labels, name):
 @pytest.mark.parametrize("name", ["ccc", "ccu"])
 def test_weights__turn_a_matching_to_the_partitions_that_count(name):
     """Two groups of partitions tell of different classes; the heavier one prevails."""
-    rng = np.random.default_rng(3)
-    first, second = rng.integers(3, size=(2, 200))
+    first, second = np.random.default_rng(3).integers(3, size=(2, 200))
     labels = np.column_stack([first] * 3 + [second] * 3)
     for weights, truth in (([9, 9, 9, 1, 1, 1], first), ([1, 1, 1, 9, 9, 9], second)):
         model = METHODS[name](3, weights=weights, random_state=0).fit(labels)
         assert adjusted_rand(truth, model.labels_) == 1.0
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
-@pytest.mark.parametrize(
-    "weights", [np.ones(7), [1.0] * 7 + [-1.0], [1.0] * 7 + [np.nan], np.zeros(8), "heavy", [[1.0] * 8]]
-)
-def test_weights__that_are_not_one_number_for_each_partition_are_refused(labels, name, weights):
-    with pytest.raises(InvalidInputError) as refusal:
-        METHODS[name](K, weights=weights, random_state=0).fit(labels)
-    assert "\n" not in str(refusal.value)
-    assert "weights" in str(refusal.value)
-
-
-def test_weights__in_the_anmi_are_numbers_of_copies(labels):
+def test_weights__in_criteria_are_numbers_of_copies(labels):
     found = METHODS["ivc"](K, random_state=0).fit(labels).labels_
     found[3:9] = -1  # left out
     copies = np.repeat(labels, WEIGHTS, axis=1)
@@ -140,42 +108,207 @@ def test_weights__in_the_anmi_are_numbers_of_copies(labels):
         average = average_criterion("rand_index", labels, found, weighted=weighted, weights=WEIGHTS)
         expected = average_criterion("rand_index", copies, found, weighted=weighted)
         assert average == pytest.approx(expected, rel=1e-12)
-    with pytest.raises(InvalidInputError) as refusal:
-        anmi(labels, found, weights=np.ones(7))
-    assert refusal.value.parameter == "weights"
 
 
-@given(label_matrices(max_objects=8), st.integers(0, 99))
-@settings(max_examples=20)
-def test_weigh_tile__sums_the_weights_of_agreeing_partitions(labels, seed):
-    rng, offsets = np.random.default_rng(seed), np.cumsum([0, *(labels.max(axis=0) + 1)])
-    of_clusters, weights = rng.random(offsets[-1]), rng.random(labels.shape[1])
-    agree, seen = np.empty((2, len(labels), len(labels)))
-    weigh_tile(labels, labels, offsets, of_clusters, weights, agree, seen)
-    for i, j in np.ndindex(agree.shape):
-        both = [u for u in range(labels.shape[1]) if labels[i, u] >= 0 and labels[j, u] >= 0]
-        assert seen[i, j] == pytest.approx(sum(weights[u] for u in both))
-        joining = [offsets[u] + labels[i, u] for u in both if labels[i, u] == labels[j, u]]
-        assert agree[i, j] == pytest.approx(sum(of_clusters[joining]))
+REFUSED = [
+    *(
+        ("mcla", {"weights": w})
+        for w in (np.ones(7), [1.0] * 7 + [np.nan], np.zeros(8), "heavy", [[1.0] * 8])
+    ),
+    *((name, {"weights": [1.0] * 7 + [-1.0]}) for name in WEIGHTED),
+    *((name, {"weights": "global"}) for name in LOCAL),
+    *((name, {"weights": "local"}) for name in ("pcc", "mcla", "kcc")),  # of which base clusters have none
+    *((name, {"weights": WEIGHTS, "partitioner": "metis"}) for name in ("cspa", "hbgf", "mcla")),
+    ("kmeans", {"weights": WEIGHTS, "encode": "coassoc"}),
+]
 
 
-def test_weights__are_refused_for_the_rows_of_the_coassociation(labels):
-    with pytest.raises(InvalidInputError) as refusal:
-        LabelKMeans(K, encode="coassoc", weights=WEIGHTS).fit(labels)
-    assert refusal.value.parameter == "weights"
-
-
-@pytest.mark.parametrize("cls", [CSPA, HBGF, MCLA])
-def test_weights__are_refused_for_a_balanced_cut(labels, cls):
-    with pytest.raises(InvalidInputError) as refusal:
-        cls(K, partitioner="metis", weights=WEIGHTS).fit(labels)
-    assert refusal.value.parameter == "weights"
+@pytest.mark.parametrize(("name", "parameters"), REFUSED)
+def test_weights__that_a_method_cannot_use_are_refused_in_one_line(labels, name, parameters):
+    with pytest.raises(InvalidInputError, match="weights") as refusal:
+        METHODS[name](K, random_state=0, **parameters).fit(labels)
+    assert "\n" not in str(refusal.value)
 
 
 def test_page_of_methods__names_those_with_weights():
     page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
     stated = re.search(r"`weights=`, a number for each partition.*? is for (.*?), and for", page, re.DOTALL)
     named = set(re.findall(r"`([\w*-]+)`", stated[1]))
-    taking = {name for name, cls in METHODS.items() if "weights" in inspect.signature(cls).parameters}
-    assert named == {"eac*" if name.startswith("eac") else name for name in taking}
-    assert set(WEIGHTED) | {"pcc", "eac", "eac-groups", "did"} == taking
+    assert named == {"eac*" if name.startswith("eac") else name for name in (*WEIGHTED, "did")}
+
+
+# The reliability of base clusters
+
+
+def parts(labels):
+    ensemble = Ensemble.from_labels(labels)
+    codes = ensemble.read(0, ensemble.n_objects)
+    return codes, incidence_of(codes, ensemble.offsets), ensemble.offsets
+
+
+@given(label_matrices(max_objects=16), st.data())
+def test_reliability__is_what_counting_labels_gives_and_weights_are_copies(labels, data):
+    codes, incidence, offsets = parts(labels)
+    expected, counted = naive.reliability(codes), overlaps.overlaps(codes)
+    np.testing.assert_allclose(reliability_of_table(incidence, offsets), expected, rtol=1e-12)
+    for form in (counted, scipy.sparse.csr_array(counted)):
+        np.testing.assert_allclose(reliability_of_overlaps(form, offsets), expected, rtol=1e-12)
+    copies = np.array([data.draw(st.integers(1, 3)) for _ in range(codes.shape[1])])
+    found = reliability_of_table(incidence, offsets, copies)
+    np.testing.assert_allclose(found, naive.reliability(codes, counts=copies), rtol=1e-12)
+    repeated = np.repeat(codes, copies, axis=1)
+    of_copies = np.split(naive.reliability(repeated), np.cumsum(repeated.max(axis=0) + 1)[:-1])
+    of_firsts = np.concatenate([of_copies[u] for u in np.cumsum(copies) - copies])
+    np.testing.assert_allclose(found, of_firsts, rtol=1e-12)
+
+
+def test_reliability__of_many_base_clusters_is_that_of_few_at_a_time():
+    labels = np.random.default_rng(0).integers(-1, 1000, size=(3000, 7))
+    codes, incidence, offsets = parts(labels)
+    assert offsets[-1] > 5_000  # by sparse products
+    expected = naive.reliability(codes)
+    np.testing.assert_allclose(reliability_of_table(incidence, offsets), expected, rtol=1e-12)
+
+
+def test_reliability__of_soft_clusterings_is_that_of_overlaps_of_memberships():
+    rng = np.random.default_rng(1)
+    rows = [rng.dirichlet(np.ones(k), 40).astype(np.float32) for k in (2, 3, 4)]
+    rows[1][:9] = 0.0  # not labeled
+    offsets, H = np.array([0, 2, 5, 9]), np.concatenate(rows, axis=1)
+    found = reliability_of_table(incidence_of(H, offsets), offsets)
+    np.testing.assert_allclose(found, naive.soft_reliability(H.astype(float), offsets), rtol=1e-12)
+
+
+def test_reliability__by_hand():
+    _, incidence, offsets = parts(np.array([[0, 0], [0, 0], [0, 1], [0, -1], [1, 1], [1, 1]]))
+    two_thirds = -(2 / 3 * np.log2(2 / 3) + 1 / 3 * np.log2(1 / 3))
+    expected = np.exp(-np.array([two_thirds, 0.0, 0.0, two_thirds]) / 0.8)
+    assert reliability_of_table(incidence, offsets) == pytest.approx(expected)
+
+
+# Methods by it: LWEA, LWGP and CSPA, in full matrices
+
+
+def uneven(n_objects=100, wrong=0.25, missing=0.2):
+    """Return groups and noisy labels with gaps in which partitions differ in how fine they are."""
+    rng = np.random.default_rng(0)
+    truth, labels = hypergraph.noisy_copies(n_objects, K, 14, wrong, 0)
+    labels[:, ::3] = labels[:, ::3] * 2 + rng.integers(2, size=labels[:, ::3].shape)
+    labels[rng.random(labels.shape) < missing] = -1
+    return truth, labels
+
+
+def dense_codes(labels):
+    ensemble = Ensemble.from_labels(labels)
+    return ensemble, np.array(ensemble.read(0, ensemble.n_objects), dtype=np.int64)
+
+
+@pytest.mark.parametrize("normalize", ["observed", "all"])
+@given(labels=label_matrices(min_objects=3, max_objects=9))
+def test_lwea__merges_nearest_clusters_of_objects_every_time(normalize, labels):
+    model = METHODS["eac-average"](1, weights="local", normalize=normalize).fit(labels)
+    similar = naive.coassociation(labels, normalize=normalize)
+    distances = {pair: 1 - similar[pair] for pair in itertools.permutations(range(len(labels)), 2)}
+    tree = model.linkage_
+    points = list(range(len(tree) + 1))  # a point of every cluster
+    merges = []
+    for first, second in tree[:, :2].astype(int):
+        merges.append((points[first], points[second]))
+        points.append(points[first])
+    groups = [np.flatnonzero(model.row_of_object_ == r).tolist() for r in range(len(tree) + 1)]
+    steps = naive_linkage.replay(distances, groups, merges, "average")
+    for height, (found, least) in zip(tree[:, 2], steps, strict=True):
+        assert height == pytest.approx(found)
+        assert height == pytest.approx(least)
+
+
+@pytest.mark.parametrize("method", ["average", "single"])
+def test_eac__has_the_clusters_and_the_objective_that_scipy_finds_from_the_full_matrix(method):
+    codes = dense_codes(np.unique(uneven()[1], axis=0))[1]  # in which similarities of clusters do not tie
+    distances = 1 - naive.coassociation(codes, normalize="observed")
+    tree = linkage(squareform(distances, checks=False), method)
+    model = METHODS["eac"](K, linkage=method, weights="local").fit(codes)
+    np.testing.assert_allclose(model.linkage_[:, 2], tree[:, 2])
+    assert adjusted_rand(fcluster(tree, K, "maxclust"), model.labels_) == 1.0
+    twice = np.repeat(uneven(60, missing=0.0)[1], 2, axis=0)
+    distances = 1 - naive.coassociation(twice, normalize="observed")
+    heights = linkage(squareform(distances, checks=False), method)[:, 2]
+    of_all = METHODS["eac"](1, linkage=method, weights="local").fit(twice)
+    assert of_all.objective_ == pytest.approx(heights.sum())
+
+
+def transfer_cut(labels, n_vectors):
+    """Return the eigenvalues and eigenvectors by which the bipartite graph is cut (Li, Wu and Chang 2012)."""
+    edges = overlaps.incidence(labels) * naive.reliability(labels)
+    of_objects, of_clusters = edges.sum(axis=1), edges.sum(axis=0)
+    small = edges.T @ (edges / of_objects[:, None])
+    values, vectors = np.linalg.eigh(small / np.sqrt(np.outer(of_clusters, of_clusters)))
+    values, leading = values[: -n_vectors - 1 : -1], vectors[:, : -n_vectors - 1 : -1]
+    of_small = leading / np.sqrt(of_clusters)[:, None]
+    return values, edges / of_objects[:, None] @ of_small / np.sqrt(values)  # transferred to the objects
+
+
+def test_lwgp__embeds_objects_by_the_transfer_cut_of_the_weighted_graph():
+    ensemble, labels = dense_codes(uneven()[1])
+    embedding = bipartite_embedding(ensemble, SERIAL, K, weights_of("HBGF", "local", ensemble, SERIAL, None))
+    values, vectors = transfer_cut(labels, K)
+    np.testing.assert_allclose(embedding.singular_values**2, values)
+    vectors /= np.linalg.norm(vectors, axis=1)[:, None]
+    rows, _ = embedding.rows_of(labels)
+    np.testing.assert_allclose(rows @ rows.T, vectors @ vectors.T, atol=1e-9)
+
+
+@pytest.mark.parametrize(("observed", "missing"), [(True, 0.0), (True, 0.3), (False, 0.3)])
+def test_cspa__has_the_spectrum_of_the_locally_weighted_coassociation(observed, missing):
+    """Joins are divided by the labels of both objects: without gaps, by the partitions that label both."""
+    ensemble, labels = dense_codes(uneven(missing=missing)[1])
+    similar = naive.coassociation(labels, normalize="all")
+    if observed:
+        seen = (labels >= 0).sum(axis=1)
+        similar = similar / np.outer(seen, seen)
+    weights = weights_of("CSPA", "local", ensemble, SERIAL, None)
+    embedding = cut_embedding(ensemble, SERIAL, K, weights, observed=observed)
+    values = np.linalg.eigvalsh(hypergraph.normalized(similar))[::-1]
+    np.testing.assert_allclose(embedding.singular_values**2, values[:K])
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_fit__by_reliability_finds_planted_groups_and_a_lone_label_is_a_label(name):
+    truth, labels = uneven(400, wrong=0.1)
+    labels[7:9] = -1
+    labels[7, 1] = 0
+    model = METHODS[name](K, weights="local", random_state=0).fit(labels)
+    assert np.flatnonzero(model.labels_ < 0).tolist() == [8]
+    if name != "eac-single":
+        assert adjusted_rand(truth, model.labels_) > 0.9
+    if hasattr(model, "predict"):
+        np.testing.assert_array_equal(model.predict(labels), model.labels_)
+
+
+@pytest.mark.slow
+def test_fit__of_very_many_base_clusters_has_the_same_bits_on_threads(tmp_path):
+    rng = np.random.default_rng(0)
+    group = rng.integers(260, size=2600)
+    labels = np.stack([rng.permutation(260)[group] for _ in range(20)], axis=1)
+    noisy = rng.random(labels.shape) < 0.2
+    labels[noisy] = rng.integers(260, size=noisy.sum())
+    labels[rng.random(labels.shape) < 0.1] = -1
+    stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=500)
+    assert stored.n_base_clusters > 5_000  # sparse overlaps, and eigenvectors by passes
+    found = reliability(stored, SERIAL)
+    np.testing.assert_allclose(found, naive.reliability(stored.read(0, 2600)), rtol=1e-12)
+    np.testing.assert_array_equal(reliability(stored, ThreadsEngine(3)), found)
+    one, three = (
+        METHODS["hbgf"](20, weights="local", random_state=0, client=client).fit(stored)
+        for client in ("serial", ThreadsEngine(3))
+    )
+    np.testing.assert_array_equal(one.labels_, three.labels_)
+    assert one.objective_ == three.objective_
+    assert one.n_passes_ > 3
+
+
+def test_memory__of_the_overlaps_is_refused_with_the_number():
+    ensemble = Ensemble.from_labels(uneven()[1])
+    with pytest.raises(MemoryBudgetError, match="EAC with weights='local' needs") as refused:
+        weights_of("EAC", "local", ensemble, SERIAL, "1MB")
+    assert refused.value.needed > refused.value.budget

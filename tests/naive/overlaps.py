@@ -5,12 +5,14 @@ import numpy as np
 
 def base_clusters(labels):
     """Return the set of objects of every base cluster, partition after partition."""
-    labels = np.asarray(labels)
-    return [
-        {i for i in range(len(labels)) if labels[i, u] == label}
-        for u in range(labels.shape[1])
-        for label in range(labels[:, u].max() + 1)
-    ]
+    clusters = []
+    for column in np.asarray(labels).T:
+        own = [set() for _ in range(column.max() + 1)]
+        for i, label in enumerate(column):
+            if label >= 0:
+                own[label].add(i)
+        clusters += own
+    return clusters
 
 
 def partitions(labels):
