@@ -1,6 +1,5 @@
 """The consensus tree: its placement of all objects by naive Bayes, and what the method promises."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +12,6 @@ from bigcons.datasets import planted_blocks, planted_ensemble
 from bigcons.errors import (
     InvalidInputError,
     MemoryBudgetError,
-    SurplusClustersWarning,
     UnlabeledObjectsWarning,
 )
 from bigcons.io.labels import observed
@@ -23,14 +21,8 @@ from bigcons.trust.groups import MOST_LABELS, Groups, Sample
 from bigcons.trust.placement import Placement, independent_share, random_half
 from bigcons.weights import Weights
 from tests.naive import tree as naive
+from tests.support.fits import quiet
 from tests.support.strategies import label_matrices
-
-
-def quietly_fit(model, x, **kwargs):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnlabeledObjectsWarning)
-        warnings.simplefilter("ignore", SurplusClustersWarning)
-        return model.fit(x, **kwargs)
 
 
 def one_hot(labels, offsets):
@@ -149,37 +141,6 @@ def test_planted_classes__are_found_of_more_objects_than_are_sampled():
         assert model.chosen_tree_ in ("average", "distinctness")
 
 
-@pytest.mark.parametrize("kind", ["rows", "partitions", "names"])
-def test_labels__do_not_depend_on_order_and_names(planted, kind):
-    labels, _, model = planted
-    rng, other, order = np.random.default_rng(0), labels.copy(), np.arange(len(labels))
-    if kind == "rows":
-        order = rng.permutation(order)
-        other = labels[order]
-    elif kind == "partitions":
-        other = labels[:, rng.permutation(labels.shape[1])]
-    else:
-        for column in other.T:
-            seen = column >= 0
-            column[seen] = rng.permutation(column.max() + 1)[column[seen]]
-    again = ConsensusTree(6, random_state=1).fit(other)
-    np.testing.assert_array_equal(again.labels_, model.labels_[order])
-    np.testing.assert_allclose(again.memberships_, model.memberships_[order], atol=1e-5)
-
-
-def test_weights__of_one_change_no_bit_and_two_is_a_partition_twice(planted):
-    labels, _, model = planted
-    ones = ConsensusTree(6, weights=np.ones(40), random_state=0).fit(labels)
-    np.testing.assert_array_equal(ones.memberships_, model.memberships_)
-    weights = np.where(np.arange(40) < 3, 2.0, 1.0)
-    twice = ConsensusTree(6, random_state=0).fit(np.concatenate([labels, labels[:, :3]], axis=1))
-    weighted = ConsensusTree(6, weights=weights, random_state=0).fit(labels)
-    np.testing.assert_array_equal(weighted.labels_, twice.labels_)
-    np.testing.assert_allclose(weighted.memberships_, twice.memberships_, atol=1e-6)
-    assert weighted.temperature_ == pytest.approx(twice.temperature_)
-    assert weighted.temperature_ != model.temperature_
-
-
 def test_memberships__are_probabilities_whose_largest_is_the_label(planted):
     labels, _, model = planted
     np.testing.assert_allclose(model.memberships_.sum(axis=1), 1.0, atol=1e-5)
@@ -194,7 +155,7 @@ def test_memberships__are_probabilities_whose_largest_is_the_label(planted):
 @given(label_matrices(min_objects=1, max_objects=12), st.integers(1, 12))
 def test_fit__takes_any_labels_and_number_of_clusters(labels, K):
     K = min(K, len(labels))
-    model = quietly_fit(ConsensusTree(K), labels)
+    model = quiet(ConsensusTree(K), labels)
     labeled = (labels >= 0).any(axis=1)
     np.testing.assert_array_equal(model.labels_ >= 0, labeled)
     assert model.n_clusters_ <= K
@@ -208,35 +169,15 @@ def test_fit__of_one_partition_gives_its_clusters():
     labels = np.repeat([0, 1, 2], [50, 30, 20])[:, None]
     model = ConsensusTree(3).fit(labels)
     assert adjusted_rand(labels[:, 0], model.labels_) == 1.0
-    more = quietly_fit(ConsensusTree(30), labels)
+    more = quiet(ConsensusTree(30), labels)
     assert adjusted_rand(labels[:, 0], more.labels_) == 1.0
 
 
-def test_soft_clusterings__are_placed_by_memberships(planted):
-    labels, truth, model = planted
-    offsets = Ensemble.from_labels(labels).offsets
-    rows = one_hot(labels, offsets)
-    tables = np.split(rows, offsets[1:-1], axis=1)
-    same = ConsensusTree(6, random_state=0).fit(Ensemble.from_memberships(tables))
-    np.testing.assert_array_equal(same.labels_, model.labels_)
-    np.testing.assert_allclose(same.memberships_, model.memberships_, atol=1e-5)
-    rng, blurred = np.random.default_rng(0), []
-    for table in tables:
-        other = rng.dirichlet(np.ones(table.shape[1]), len(table)) * table.sum(axis=1, keepdims=True)
-        blurred.append((0.7 * table + 0.3 * other).astype(np.float32))
-    soft = ConsensusTree(6, random_state=0).fit(Ensemble.from_memberships(blurred))
-    assert adjusted_rand(truth, soft.labels_) > 0.95
-    assert 0 < soft.temperature_ <= 1
-
-
 def test_confidence__is_how_often_labels_are_right():
-    errors = []
-    for seed in range(4):
+    for seed in range(2):
         ensemble, truth = planted_ensemble(6000, 40, random_state=seed)
         model = ConsensusTree(6, random_state=seed).fit(ensemble)
-        errors.append(reliability(truth, model.labels_, model.memberships_.max(axis=1)).error)
-    print(errors)
-    assert max(errors) < 0.03
+        assert reliability(truth, model.labels_, model.memberships_.max(axis=1)).error < 0.03
 
 
 def test_trust__is_that_of_the_labels_and_memberships(planted):
@@ -275,7 +216,7 @@ def test_resume__after_a_stop_at_any_block_ends_with_the_same_bits(tmp_path):
     stored = tmp_path / "ensemble.zarr"
     planted_ensemble(9000, 20, missing=0.2, random_state=4)[0].save(stored, chunk_rows=3000)
     expected = ConsensusTree(5, random_state=3, client=ThreadsEngine(3)).fit(stored)
-    for n_tasks in range(0, 9, 2):  # three of the survey, three of the pass, three of the results
+    for n_tasks in (1, 4, 7):  # of the survey, of the pass and of the results
         out = tmp_path / f"consensus{n_tasks}.zarr"
         with pytest.raises(StopError):
             ConsensusTree(5, random_state=3, client=EngineThatStops(n_tasks)).fit(stored, out=out)
@@ -307,18 +248,12 @@ def test_memory__is_refused_before_anything_is_read():
         ConsensusTree(6, memory="1MB", client=engine).fit(ensemble)
 
 
-@pytest.fixture(scope="module")
-def fine(tmp_path_factory):
+def test_fine_base_clusters__are_grouped_by_all_objects(tmp_path):
     """Eight classes in partitions of clusters of 20 objects, half of the labels missing."""
-    path = tmp_path_factory.mktemp("fine") / "ensemble.zarr"
-    ensemble, truth = planted_ensemble(
-        20_000, 20, shares=[1 / 8] * 8, n_clusters=(1000, 1000), hard_share=0.0, random_state=0
-    )
-    return ensemble.save(path, chunk_rows=7000), truth
-
-
-def test_fine_base_clusters__are_grouped_by_all_objects(fine, tmp_path):
-    ensemble, truth = fine
+    shape = {"shares": [1 / 8] * 8, "n_clusters": (1000, 1000), "hard_share": 0.0}
+    ensemble, truth = planted_ensemble(20_000, 20, **shape, random_state=0)
+    ensemble.save(tmp_path / "ensemble.zarr", chunk_rows=7000)
+    ensemble = Ensemble.open(tmp_path / "ensemble.zarr")
     model = ConsensusTree(8, random_state=0, client=SerialEngine()).fit(ensemble)
     assert adjusted_rand(truth, model.labels_) > 0.95
     sample = ensemble.read_rows(np.arange(2000))
@@ -328,19 +263,6 @@ def test_fine_base_clusters__are_grouped_by_all_objects(fine, tmp_path):
     threads.fit(ensemble, out=tmp_path / "consensus.zarr")
     np.testing.assert_array_equal(threads.labels_, model.labels_)
     np.testing.assert_array_equal(np.asarray(threads.memberships_), model.memberships_)
-
-
-def test_fine_base_clusters__of_weight_zero_do_not_count(fine):
-    ensemble, truth = fine
-    labels = ensemble.read(0, 20_000)
-    labels[:, 5] = np.random.default_rng(0).integers(1000, size=20_000)
-    weights = np.where(np.arange(20) == 5, 0.0, 1.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = ConsensusTree(8, weights=weights, random_state=0).fit(labels)
-        without = ConsensusTree(8, random_state=0).fit(np.delete(labels, 5, axis=1))
-    assert adjusted_rand(truth, model.labels_) > 0.95
-    assert adjusted_rand(without.labels_, model.labels_) > 0.99  # eigenvectors are found up to a residual
 
 
 def test_sample_without_any_label__is_refused():
