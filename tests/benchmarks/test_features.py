@@ -5,66 +5,19 @@ import sys
 
 import features
 import numpy as np
-import pandas as pd
 import pytest
-from features import FREE, GIVEN, bisected, nearest, on_sample, scaled
+from features import FREE, GIVEN, bisected, nearest, on_sample
 from features_data import (
     CHOOSING,
     REAL,
     REPORTING,
-    SEGMENTS,
-    SENTINEL,
     SHAPES,
-    Labeled,
-    customers,
-    numbers_of,
 )
-from sklearn.neighbors import NearestNeighbors
 
 
 def test_real__are_divided_into_halves():
     assert sorted([*CHOOSING, *REPORTING]) == sorted(REAL)
     assert len(CHOOSING) - len(REPORTING) in (0, 1)
-
-
-def test_real__are_shuffled_and_at_most_so_many():
-    whole, some = REAL["iris"](), REAL["iris"](most=60)
-    assert whole.features.shape == (150, 4)
-    assert np.bincount(whole.classes).tolist() == [50, 50, 50]
-    assert np.diff(whole.classes).any()
-    np.testing.assert_array_equal(some.features, whole.features[:60])
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_shapes__have_classes_that_hardly_touch(name):
-    points, classes, same_unit = SHAPES[name](2000, seed=1)
-    assert points.shape == (2000, 2)
-    assert same_unit
-    assert np.unique(classes).tolist() == list(range(classes.max() + 1))
-    neighbors = NearestNeighbors(n_neighbors=5).fit(points).kneighbors(return_distance=False)
-    assert (classes[neighbors] == classes[:, None]).mean() > 0.998
-
-
-def test_customers__have_mixed_columns_and_segments_of_the_planned_shares():
-    table, segments = customers(5000, seed=0)
-    assert table.shape == (5000, 20)
-    np.testing.assert_allclose(np.bincount(segments) / 5000, SEGMENTS, atol=0.02)
-    assert 0.01 < (table["score"] == SENTINEL).mean() < 0.03
-    assert table["country"].nunique() == 1
-    assert sorted(map(str, table.dtypes.unique()))[0] == "bool"
-
-
-def test_numbers_of__gives_missing_numbers_the_mean_and_missing_values_no_column():
-    found = numbers_of(pd.DataFrame({"number": [1.0, np.nan, 3.0], "value": ["a", "?", "b"]}))
-    np.testing.assert_array_equal(found, [[1, 1, 0], [2, 0, 0], [3, 0, 1]])
-
-
-def test_scaled__divides_by_one_number_only_in_one_unit():
-    x, classes = np.array([[0.0, 0.0], [2.0, 20.0], [4.0, 40.0]]), np.arange(3)
-    np.testing.assert_allclose(scaled(Labeled(x, classes)).std(axis=0), 1)
-    one_unit = scaled(Labeled(x, classes, same_unit=True))
-    np.testing.assert_allclose(one_unit.var(axis=0).mean(), 1)
-    np.testing.assert_allclose(one_unit[:, 1], 10 * one_unit[:, 0])
 
 
 def test_on_sample__labels_all_objects_as_the_nearest_sampled_one():
@@ -86,11 +39,6 @@ def test_on_sample__labels_all_objects_as_the_nearest_sampled_one():
 def test_bisected__finds_the_resolution_with_that_many_communities(n_clusters):
     found = bisected(lambda resolution: np.arange(40) % max(1, round(10 * resolution)), n_clusters)
     assert np.unique(found).size == n_clusters
-
-
-def test_bisected__is_as_near_as_numbers_come():
-    found = bisected(lambda resolution: np.arange(40) % (3 if resolution < 1 else 12), 6)
-    assert np.unique(found).size == 3
 
 
 def test_main__resumes_and_reports(tmp_path, monkeypatch, capsys):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import bigcons as bc
 from bigcons import METHODS, Consensus, Ensemble
-from bigcons.cli.solving import open_placing
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
     CorruptStoreError,
@@ -22,7 +21,7 @@ from bigcons.errors import (
     SuspiciousFeaturesWarning,
     SuspiciousLabelsWarning,
 )
-from bigcons.methods.placing import tables_of_generator
+from bigcons.methods.placing import open_placing, tables_of_generator
 from bigcons.metrics import adjusted_rand, matching_accuracy
 from tests.support.fits import quiet
 from tests.support.strategies import label_matrices
@@ -233,7 +232,7 @@ def test_place__of_a_stored_consensus_is_what_the_fitted_model_says(name, option
     ensemble.save(tmp_path / "e.zarr")
     stored = bc.Ensemble.open(tmp_path / "e.zarr")
     model = METHODS[name](2, random_state=0, **options).fit(stored, out=tmp_path / "c.zarr")
-    expected, (placing, _) = model.predict_features(table), open_placing(str(tmp_path / "c.zarr"))
+    expected, placing = model.predict_features(table), open_placing(str(tmp_path / "c.zarr"))
     place = placing._place_task(tables_of_generator(stored.generator, placing._recoding.values))
     labels, memberships = place(stored.generator.assign(table).labels)
     np.testing.assert_array_equal(labels, expected.labels)

@@ -175,6 +175,17 @@ def test_qmi__is_k_means_on_one_hot_labels():
     assert model.objective_ >= best - 1e-3 * best
 
 
+@pytest.mark.peers
+def test_label_kmeans__is_k_means_on_label_numbers():
+    ensemble, _ = planted_ensemble(300, 10, missing=0.0, random_state=0)
+    labels = ensemble.read(0, 300).astype(float)
+    model = quiet(LabelKMeans(6, n_init=20, random_state=0), ensemble)
+    judge = KMeans(6, n_init=20, random_state=0).fit(labels)
+    assert model.objective_ == pytest.approx(judge.inertia_, rel=1e-2)
+    centers = np.array([labels[model.labels_ == k].mean(axis=0) for k in range(6)])
+    assert model.objective_ == pytest.approx(((labels - centers[model.labels_]) ** 2).sum())
+
+
 def test_label_kmeans__on_coassociations_equals_scikit_learn_on_them():
     ensemble, truth = planted_ensemble(300, 20, missing=0.3, random_state=0)
     model = quiet(LabelKMeans(6, encode="coassoc", random_state=0), ensemble)

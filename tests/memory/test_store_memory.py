@@ -1,0 +1,237 @@
+"""What importing, sampling, converting and reading stores takes: the peak of a child process, as promised."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+import bigcons
+from bigcons import Ensemble, PairTable
+from bigcons.disk.places import place_of
+from bigcons.memory import parse_size
+from tests.support.s3 import s3_server
+from tests.support.stores import names_in
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc"),
+    pytest.mark.slow,
+]
+
+PEAK = """
+import json, re, sys
+from pathlib import Path
+
+def peak():  # not ru_maxrss, which begins with the peak of the parent
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+def from_here():
+    Path("/proc/self/clear_refs").write_text("5")  # from here on the peak is ours
+    return peak()
+
+"""
+
+
+def run(script, **options):
+    """Return what a script says in a process of its own, in which `options` are known."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{PEAK}options = json.loads(sys.argv[1])\n{script}", json.dumps(options)],
+        cwd=Path(bigcons.__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# Labels
+
+
+N_OBJECTS, N_PARTITIONS, BUDGET = 800_000, 60, 150_000_000
+
+IMPORT = """
+import dask.array, numpy, pyarrow.parquet, zarr
+from bigcons.store.ensemble import Ensemble, import_labels
+
+out, source = options["out"], options["source"]
+Ensemble.from_labels([[0], [1]]).save(out).save(out, overwrite=True)
+before = peak()
+x = {
+    "path": lambda: source,
+    "bucket": lambda: source,
+    "memmap": lambda: numpy.load(source, mmap_mode="r"),
+    "dask": lambda: dask.array.from_zarr(source),
+}[options["how"]]()
+stored = import_labels(x, out, memory=options["budget"], overwrite=True)
+print(json.dumps([stored.n_objects, stored.n_partitions, peak() - before]))
+"""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """The same labels, 384 MB of 64-bit numbers, in every form."""
+    folder, shape, rows = tmp_path_factory.mktemp("labels"), (N_OBJECTS, N_PARTITIONS), 100_000
+    labels = np.lib.format.open_memmap(folder / "l.npy", "w+", np.int64, shape)
+    fortran = np.lib.format.open_memmap(folder / "f.npy", "w+", np.int64, shape, fortran_order=True)
+    array = zarr.create_array(str(folder / "l.zarr"), shape=shape, chunks=(20_000, 60), dtype="int64")
+    names = [f"c{u}" for u in range(N_PARTITIONS)]
+    rng = np.random.default_rng(0)
+    with pq.ParquetWriter(folder / "l.parquet", pa.schema([(name, pa.int64()) for name in names])) as writer:
+        for start in range(0, N_OBJECTS, rows):
+            block, at = rng.integers(-1, 10, (rows, N_PARTITIONS)), slice(start, start + rows)
+            labels[at] = fortran[at] = array[at] = block
+            writer.write_table(pa.table(dict(zip(names, block.T, strict=True))))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("how", "source"),
+    [
+        *(("path", "f.npy"), ("memmap", "l.npy"), ("path", "l.zarr"), ("path", "l.parquet")),
+        *(("bucket", "l.parquet"), ("dask", "l.zarr")),
+    ],
+)
+def test_import_labels__keeps_within_the_budget(sources, tmp_path, how, source):
+    with s3_server() if how == "bucket" else nullcontext(str(sources)) as folder:
+        if how == "bucket":
+            place_of(f"{folder}/{source}").write((sources / source).read_bytes())
+        out = str(tmp_path / "e")
+        *shape, used = run(IMPORT, how=how, source=f"{folder}/{source}", out=out, budget=BUDGET)
+    assert shape == [N_OBJECTS, N_PARTITIONS]
+    assert 0 < used < BUDGET, f"{used / 1e6:.0f} MB in use under a budget of {BUDGET / 1e6:.0f} MB"
+    assert names_in(tmp_path) == ["e"]
+    expected = np.load(sources / "l.npy", mmap_mode="r")[:5]
+    np.testing.assert_array_equal(Ensemble.open(out).read(0, 5), expected)
+
+
+READ = """
+import pyarrow.parquet
+from bigcons import Ensemble
+
+ensemble = Ensemble.open(options["path"])
+planned = ensemble.stored.reading_bytes(1, 1) + ensemble.chunk_rows * ensemble.row_bytes
+before = peak()
+for block in ensemble.blocks():
+    ensemble.read(block.start, block.stop)
+print(json.dumps([planned, peak() - before]))
+"""
+
+
+def test_read__of_a_wide_ensemble_from_parquet_takes_what_is_planned(tmp_path):
+    labels = np.random.default_rng(0).integers(0, 20, (1_024, 2_048), np.int8)
+    Ensemble.from_labels(labels).save(tmp_path / "wide.parquet")
+    planned, used = run(READ, path=str(tmp_path / "wide.parquet"))
+    assert used <= planned <= 3 * used
+
+
+# Pairs
+
+
+SAMPLE_OR_SOLVE = """
+from bigcons import PairTable
+from bigcons.coassociation import sample
+from bigcons.divergences import resolve_divergence
+from bigcons.run.engine import SerialEngine
+from bigcons.memory import parse_size
+from bigcons.methods.pcc import pairs as pcc
+from bigcons.methods.pcc.all_pairs import dirichlet
+from bigcons.run.passes import Run, run_passes
+from bigcons.disk.checkpoint import FileBlocks
+
+def draw(ensemble, out, **others):
+    return sample(ensemble, out=out, tiles=8, random_state=0, client="serial", **others)
+
+def solve(pairs, folder, memory):
+    table, engine = PairTable.open(pairs), SerialEngine()
+    near = pcc.Neighborhoods.of(table, pcc.cut_blocks(table), engine, resolve_divergence("l2"))
+    pcc.check_tasks(near, 2, engine, memory)
+    run = Run(table, engine, 0, 1, 1e-3, blocks=near.blocks)
+    run.arrays = FileBlocks(folder, 2)
+    first = (lambda block: dirichlet(block.n_rows, 2, 0, block.index)), []
+    return run_passes(run, pcc.BlockedPairs(near, lambda: first))
+
+draw(options["small"], options["warm"], per_object=4)
+solve(options["warm"], options["warm"] + "-blocks", None)
+before = from_here()
+if options["step"] == "sample":
+    draw(options["ensemble"], options["pairs"], per_object=60, memory=options["memory"])
+else:
+    solve(options["pairs"], options["pairs"] + "-blocks", parse_size(options["memory"]))
+print(json.dumps(peak() - before))
+"""
+
+
+def test_sample_and_solve__of_three_times_the_budget_stay_within_it(tmp_path):
+    budget = "15MB"  # the table of 3.8 million pairs takes 45 MB in memory
+    labels = np.random.default_rng(0).integers(-1, 3, (126_000, 6)).astype(np.int8)
+    names = ("ensemble", "small", "warm", "again", "pairs")
+    paths = {name: str(tmp_path / f"{name}.zarr") for name in names}
+    Ensemble.from_labels(labels).save(paths["ensemble"], chunk_rows=4096)
+    Ensemble.from_labels(labels[:5000]).save(paths["small"])
+    sampled = run(SAMPLE_OR_SOLVE, step="sample", memory=budget, **paths)
+    assert PairTable.open(paths["pairs"]).n_pairs * 12 >= 3 * parse_size(budget)
+    solved = run(SAMPLE_OR_SOLVE, step="solve", memory=budget, **{**paths, "warm": paths["again"]})
+    assert max(sampled, solved) <= parse_size(budget), (sampled, solved)
+
+
+COMMAND = """
+from bigcons.cli import main
+
+main(["sample", *options["arguments"]], standalone_mode=False)
+print(json.dumps(peak()))
+"""
+
+
+def test_sample_command__of_all_pairs_that_fit_keeps_the_whole_process_within_its_budget(tmp_path):
+    """The labels, 40 MB, are held beside the pairs while these are counted."""
+    labels = np.random.default_rng(0).integers(-1, 3, (1_000_000, 40), np.int8)
+    Ensemble.from_labels(labels).save(tmp_path / "e.zarr")
+    out, budget = str(tmp_path / "p.zarr"), "500MB"
+    how = ["--n-pairs", "3400000", "--memory", budget, "-o", out]
+    peak = run(COMMAND, arguments=[str(tmp_path / "e.zarr"), *how])
+    assert PairTable.open(out).provenance["sampled"] == "uniform"
+    assert peak <= parse_size(budget)
+
+
+CONVERT = """
+from bigcons.store.pairs import import_pairs
+
+import_pairs(options["warm"], options["out"], memory=options["budget"])
+before = from_here()
+import_pairs(options["source"], options["out"], memory=options["budget"], overwrite=True)
+print(json.dumps(peak() - before))
+"""
+
+
+def test_import_pairs__of_a_table_larger_than_the_budget(tmp_path):
+    budget = 30_000_000  # the pairs take 31 MB as columns, 156 MB while they are read into memory
+    rng = np.random.default_rng(0)
+    i = rng.integers(0, 199_999, 2_600_000)
+    numbers = np.unique(i << 32 | rng.integers(i + 1, 200_000))
+    rng.shuffle(numbers)
+    seen = rng.integers(1, 100, len(numbers), np.uint8)
+    columns = {
+        "i": numbers >> 32,
+        "j": numbers & 0xFFFFFFFF,
+        "n_agree": rng.integers(0, seen + 1),
+        "n_seen": seen,
+    }
+    table, source, warm = pa.table(columns), tmp_path / "pairs.parquet", tmp_path / "warm.parquet"
+    pq.write_table(table, source, row_group_size=50_000)
+    pq.write_table(table[:1000], warm)
+    out = tmp_path / "pairs.zarr"
+    used = run(CONVERT, warm=str(warm), source=str(source), out=str(out), budget=budget)
+    assert 0 < used <= budget
+    assert names_in(tmp_path) == ["pairs.parquet", "pairs.zarr", "warm.parquet"]
+    stored, order = PairTable.open(out).edges(), np.argsort(numbers)
+    for name, column in columns.items():
+        np.testing.assert_array_equal(getattr(stored, name), column[order])
