@@ -15,7 +15,6 @@ import hashlib
 import io
 import json
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -235,31 +234,6 @@ class Snapshots:
             f"{fault}, so that the {passes} in {self.folder} cannot be resumed; {_START_OVER}",
             path=self.folder,
         )
-
-
-def _read_snapshot(file: Place) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """Return arrays and head of a snapshot, or None if it does not exist; only its content is checked."""
-    try:
-        content = bytes(file.read())
-    except FileNotFoundError:
-        return None
-    try:
-        if _hash(content[:-SEAL_BYTES]) != content[-SEAL_BYTES:]:
-            raise ValueError("another hash")
-        archive = io.BytesIO(content[:-SEAL_BYTES])
-        with zipfile.ZipFile(archive) as members:
-            if any(entry.file_size != entry.compress_size for entry in members.infolist()):
-                raise ValueError("compressed")
-        with np.load(archive, allow_pickle=False) as members:
-            arrays = {name: members[name] for name in members.files}
-        head = parse_json(arrays.pop("head").tobytes(), file)
-        if not all(isinstance(head[name], dict) for name in ("fingerprint", "facts")):
-            raise ValueError("no fingerprint")
-    except Exception as error:  # damaged archives raise errors of many types
-        raise CorruptStoreError(
-            f"{file} is damaged, or of an earlier version of bigcons; {_START_OVER}", path=file
-        ) from error
-    return arrays, head
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Callable[[Any], str] = str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError
-from bigcons.store.export import facts_table, first_rows
+from bigcons.store.export import first_rows
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -91,18 +91,9 @@ class NClustersChoice:
         return f"NClustersChoice({'; '.join(words)})"
 
     def _repr_html_(self) -> str:
-        facts = {
-            "clusters recommended": self.n_clusters,
-            "stands out": "yes" if self.is_clear else "no",
-            "next best": self.runner_up,
-            "objects sampled": f"{self.n_sampled:,}",
-        }
         order = np.argsort(-merit(self.table), kind="stable")
-        best = {name: values[order] for name, values in self.table.items()}
-        shown = {"clusters": [f"{K:,}" for K in best["n_clusters"]]}
-        for name in ("lifetime", "agreement", "quality", "distinctness"):
-            shown[name] = ["" if np.isnan(value) else f"{value:.2f}" for value in best[name]]
-        return facts_table(repr(self), facts) + first_rows("Numbers of clusters, the best first", shown)
+        best = {name: values[order].tolist() for name, values in self.table.items()}
+        return first_rows(f"{self!r}: Numbers of clusters, the best first", best)
 
 
 def tree_in_words(tree: ClusterTree) -> str:
@@ -387,20 +378,7 @@ class ClusterTree:
         return f"ClusterTree({tree_in_words(self)}; {of})"
 
     def _repr_html_(self) -> str:
-        facts = {
-            "clusters recommended": self.choice.n_clusters,
-            "stands out": "yes" if self.choice.is_clear else "no",
-            "next best": self.choice.runner_up,
-            "tree": self.tree,
-            "leaves": len(self.sizes),
-            "objects": f"{self.n_objects:,}",
-            "of them sampled": f"{int(self.sizes.sum()):,}",
-        }
-        columns = self.table().to_pydict()
-        names = ("split", "n_clusters", "objects", "larger", "smaller", "support", "p_value")
-        shown = {name: [_in_words(value) for value in columns[name]] for name in names if name in columns}
-        told = "Splits, with estimates of sizes" if self.is_sampled else "Splits"
-        return facts_table(repr(self), facts) + (first_rows(told, shown) if shown["split"] else "")
+        return first_rows(repr(self), self.table().to_pydict())
 
     def parts(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return facts and arrays to store, of which `of_parts` makes the tree again, without its placer."""
@@ -420,28 +398,19 @@ class ClusterTree:
     def of_parts(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> ClusterTree:
         """Return the tree of `parts`; raises KeyError, TypeError or ValueError for others."""
         table = {name: arrays[f"choice.{name}"] for name in _EVIDENCE}
-        found = {name: arrays[name] for name in _ARRAYS if name in arrays}
-        G = len(found["sizes"])
-        shapes = dict.fromkeys(_ARRAYS, (G - 1,)) | {"merges": (G - 1, 4), "sizes": (G,)}
-        are_sound = all(values.shape == shapes[name] for name, values in found.items())
-        are_sound &= len({values.shape for values in table.values()}) == 1
-        if not are_sound or facts["n_clusters"] not in table["n_clusters"]:
+        choice = NClustersChoice(
+            *(facts["n_clusters"], facts["runner_up"], table, float(facts["lifetime_of_one"])),
+            facts["n_sampled"],
+        )
+        merges, sizes, support, error = (arrays[name] for name in _ARRAYS[:4])
+        if merges.shape != (len(sizes) - 1, 4) or facts["n_clusters"] not in table["n_clusters"]:
             raise ValueError("arrays of other shapes")
-        one = float(facts["lifetime_of_one"])
-        choice = NClustersChoice(facts["n_clusters"], facts["runner_up"], table, one, facts["n_sampled"])
-        merges, sizes, support, error = (found[name] for name in _ARRAYS[:4])
-        told = choice, facts["n_objects"], found.get("p_values")
+        told = choice, facts["n_objects"], arrays.get("p_values")
         return cls(facts["tree"], merges, sizes, support, error, *told)
 
 
 _ARRAYS = ("merges", "sizes", "support", "support_error", "p_values")
 _EVIDENCE = ("n_clusters", "distinctness", "lifetime", "agreement", "quality")
-
-
-def _in_words(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.2f}" if isinstance(value, float) else f"{value:,}"
 
 
 # Which labels to trust
@@ -478,9 +447,7 @@ class Trust(NamedTuple):
         return f"Trust({self.confidence.size:,} objects, {mean}, {rows}, {temperature}{merged}{more})"
 
     def _repr_html_(self) -> str:
-        clusters = {row["cluster"]: row["size"] for row in self.clusters.to_pylist()}
-        sizes = [clusters.get(k, 0) for k in range(max(clusters, default=-1) + 1)]
-        return f"<p>{html.escape(repr(self))}</p>" + cluster_rows(sizes, self.clusters)
+        return f"<p>{html.escape(repr(self))}</p>" + cluster_rows(None, self.clusters)
 
 
 def mergers(clusters: pa.Table) -> dict[int, int]:
@@ -501,8 +468,11 @@ def mergers(clusters: pa.Table) -> dict[int, int]:
     }
 
 
-def cluster_rows(sizes: Sequence[int], clusters: Any = None) -> str:
-    """Return clusters with objects as such a table: sizes (K,) and what a table of `Trust` knows."""
+def cluster_rows(sizes: Sequence[int] | None, clusters: Any = None) -> str:
+    """Return clusters with objects as an HTML table: sizes (K,), or those of a table of `Trust`."""
+    rows = {} if clusters is None else {row["cluster"]: row for row in clusters.to_pylist()}
+    if sizes is None:
+        sizes = [rows[k]["size"] if k in rows else 0 for k in range(max(rows, default=-1) + 1)]
     shown = [k for k, size in enumerate(sizes) if size]
     columns: dict[str, list[Any]] = {
         "cluster": [str(k) for k in shown],
@@ -510,7 +480,6 @@ def cluster_rows(sizes: Sequence[int], clusters: Any = None) -> str:
         "share": [f"{sizes[k] / max(sum(sizes), 1):.1%}" for k in shown],
     }
     if clusters is not None:
-        rows = {row["cluster"]: row for row in clusters.to_pylist()}
         for name, words in (("confidence", "mean confidence"), ("support", "support")):
             if clusters[name].null_count < len(rows):
                 values = [rows.get(k, {}).get(name) for k in shown]

@@ -24,9 +24,9 @@ from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST, array
 from bigcons.errors import InvalidIdsError, InvalidInputError
 from bigcons.io.ids import Ids
 from bigcons.io.labels import LabelColumn, are_other_rows, names_of_rows, refuse_other_rows
-from bigcons.memory import BLOCK_ROWS, Block, format_size, row_blocks
+from bigcons.memory import BLOCK_ROWS, Block, row_blocks
 from bigcons.store.clusters import TRUST_ROW, ClusterTree, Trust, arrow_table, cluster_rows
-from bigcons.store.export import export_to, facts_table, import_pandas
+from bigcons.store.export import export_to, import_pandas
 from bigcons.store.store import (
     Column,
     Objects,
@@ -448,25 +448,9 @@ class Consensus(Objects):
         return f"<Consensus by {method}: {self.n_objects:,} objects, {self.n_clusters} clusters, {self.path}>"
 
     def _repr_html_(self) -> str:
-        facts = {
-            "objects": f"{self.n_objects:,}",
-            "clusters": clusters_in_words(
-                self.results.get("n_clusters"), self.results.get("n_tiny_clusters"), self.n_clusters
-            ),
-            "size": format_size(self.info()["n_bytes"]),
-            **{name.replace("_", " "): value for name, value in self.results.items() if name not in OF_SIZES},
-            **{name: value for name, value in self.parameters.items() if name != "n_clusters"},
-        }
-        shown = facts_table(f"Consensus {self.path}", facts)
-        clusters = self.trust_tables[0] if self.has_trust else None
-        if clusters is not None:
-            sizes = np.zeros(self.n_clusters, np.int64)
-            sizes[clusters["cluster"].to_numpy()] = clusters["size"].to_numpy()
-        elif self.n_objects <= 1 << 24:  # labels that a notebook reads to show sizes, at most
-            sizes = self.cluster_sizes()
-        else:
-            return shown
-        return shown + cluster_rows(sizes.tolist(), clusters)
+        if self.has_trust:
+            return super()._repr_html_() + cluster_rows(None, self.trust_tables[0])
+        return super()._repr_html_() + cluster_rows(self.cluster_sizes().tolist())
 
 
 # Writing
@@ -663,16 +647,6 @@ def _as_json(value: Any) -> Any:
 # By the cluster numbers of an earlier one
 
 
-def whole_labels_of(found: Any, name: str) -> LabelColumn:
-    """Return the labels of a consensus; raises InvalidInputError for labels that are text."""
-    column = LabelColumn("labels", found)
-    if column.values.dtype == object:
-        raise InvalidInputError(
-            f"the {name} labels are text, such as {column.values[0]!r}; give whole numbers.", parameter=name
-        )
-    return column
-
-
 class Matching(NamedTuple):
     """A consensus by the cluster numbers of an earlier one; see `match`."""
 
@@ -723,10 +697,18 @@ def match(new: Any, old: Any) -> Matching:
     >>> bc.match([0, 0, 0, 0, 1, 1, 2], [7, 7, 4, 4, 2, 2]).labels
     array([4, 4, 4, 4, 2, 2, 8], dtype=int32)
     """
+    import pyarrow as pa
+
     new, old = (
         Consensus.open(found) if isinstance(found, (str, os.PathLike)) else found for found in (new, old)
     )
-    columns = whole_labels_of(new, "new"), whole_labels_of(old, "old")
+    columns = [LabelColumn("labels", found) for found in (new, old)]
+    for name, column in zip(("new", "old"), columns, strict=True):
+        if column.values.dtype == object:
+            raise InvalidInputError(
+                f"the {name} labels are text, such as {column.values[0]!r}; give whole numbers.",
+                parameter=name,
+            )
     of_new, of_old = (column.values for column in columns)
     now, before = (column.codes(0, column.n_objects) for column in columns)
     sizes, sizes_before = (np.bincount(codes[codes >= 0]) for codes in (now, before))
@@ -754,25 +736,19 @@ def match(new: Any, old: Any) -> Matching:
         into = None if is_gone else number[np.argmax(table[:, q])]
         rows.append((of_old[q], "gone" if is_gone else "merged", into, 0, sizes_before[q], 0))
     rows.sort(key=lambda row: int(row[0]))
+    kinds = {name: pa.int64() for name in ("number", "event", "other", "size", "size_before", "shared")}
+    kinds["event"] = pa.string()
+    arrays = [
+        pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds.values(), strict=True)
+    ]
     numbers = np.full(int(of_new[-1]) + 1, -1)
     numbers[of_new] = number
     return Matching(
         np.append(number, -1)[now].astype(np.int32),
         numbers,
         int(np.count_nonzero(number[now[both]] != of_old[before[both]])),
-        _table(rows),
+        pa.table(dict(zip(kinds, arrays, strict=True))),
     )
-
-
-def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
-    import pyarrow as pa
-
-    names = ("number", "event", "other", "size", "size_before", "shared")
-    columns = (
-        pa.array(column, pa.string() if name == "event" else pa.int64())
-        for name, column in zip(names, zip(*rows, strict=True), strict=True)
-    )
-    return pa.table(dict(zip(names, columns, strict=True)))
 
 
 def _rows_before(new: Any, old: Any, n_new: int, n_old: int) -> np.ndarray:

@@ -51,7 +51,7 @@ from bigcons.store.ensemble_store import (
     Header,
     StoredRows,
 )
-from bigcons.store.export import facts_table, first_rows, import_pandas
+from bigcons.store.export import import_pandas
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.parquet import refuse_wide
 from bigcons.store.reshaping import read_long, read_runs
@@ -380,13 +380,11 @@ class Ensemble(Objects):
         indices = np.asarray(indices)
         if indices.size == 0:
             return np.empty((0, self._header.n_columns), self.dtype)
-        if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        are_numbers = indices.ndim == 1 and indices.dtype.kind in "iu"
+        if not are_numbers or indices.min() < 0 or indices.max() >= self.n_objects:
             raise InvalidInputError(
-                f"indices has shape {indices.shape} and type {indices.dtype}; pass integers of shape (n,)."
-            )
-        if indices.min() < 0 or indices.max() >= self.n_objects:
-            raise InvalidInputError(
-                f"indices go from {indices.min()} to {indices.max()}; use 0 to {self.n_objects - 1}."
+                f"indices {indices!r:.80} are no rows; pass integers of shape (n,), from 0 to "
+                f"{self.n_objects - 1}."
             )
         if isinstance(self._labels, np.ndarray):
             return self._labels[indices]
@@ -438,30 +436,19 @@ class Ensemble(Objects):
 
         A name or a list of names gives these partitions, as `select`. A slice, a mask ``(n_objects,)`` or an
         array of positions gives these objects; only the chunks that contain one are read, and clusters are
-        numbered anew where some have none of them. ``ensemble[objects, partitions]`` gives both. Partitions
-        that label none of the objects are left out, with a SuspiciousLabelsWarning; if none labels any,
-        EmptyPartitionError is raised.
+        numbered anew where some have none of them. Partitions that label none of the objects are left out,
+        with a SuspiciousLabelsWarning; if none labels any, EmptyPartitionError is raised.
         """
-        if isinstance(key, tuple) and len(key) == 2:
-            objects, partitions = key
-            if partitions is Ellipsis:  # as scikit-learn splits arrays
-                return self[objects]
-            chosen: Any = [partitions] if isinstance(partitions, (str, int, np.integer)) else partitions
-            if isinstance(partitions, slice):
-                chosen = range(self.n_partitions)[partitions]
-            return self.select(list(chosen))[objects]
-        if isinstance(key, str):
-            return self.select([key])
-        if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
-            return self.select(key)
+        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # as scikit-learn splits arrays
+            key = key[0]
+        names = [key] if isinstance(key, str) else key
+        if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
+            return self.select(names)
         if isinstance(key, slice):
-            if key == slice(None):
-                return self
-            rows = np.arange(*key.indices(self.n_objects))
-        else:
-            rows = np.asarray(key)
-            if rows.dtype == bool and rows.shape == (self.n_objects,):
-                rows = np.flatnonzero(rows)
+            key = np.arange(self.n_objects)[key]
+        rows = np.asarray(() if isinstance(key, tuple) else key)
+        if rows.dtype == bool and rows.shape == (self.n_objects,):
+            rows = np.flatnonzero(rows)
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or not rows.size:
             raise InvalidInputError(
                 f"an ensemble has no item {key!r}; give names of partitions, a slice, a mask, or positions "
@@ -502,22 +489,15 @@ class Ensemble(Objects):
         The objects stay, even those that no partition is left to label, and so do clusters. In memory or,
         with ``out``, in a store there, written block by block.
         """
-        chosen = []
-        for partition in partitions:
-            if isinstance(partition, str) and partition in self.names:
-                chosen.append(self.names.index(partition))
-            elif not isinstance(partition, str) and -self.n_partitions <= partition < self.n_partitions:
-                chosen.append(int(partition) % self.n_partitions)
-            else:
-                raise InvalidInputError(
-                    f"there is no partition {partition!r}; give names from {self.names[0]!r} to "
-                    f"{self.names[-1]!r}, or positions from 0 to {self.n_partitions - 1}.",
-                    parameter="partitions",
-                )
-        if not chosen or len(set(chosen)) < len(chosen):
+        numbers: dict[str | int, int] = {
+            u: u % self.n_partitions for u in range(-self.n_partitions, self.n_partitions)
+        }
+        numbers |= {name: u for u, name in enumerate(self.names)}
+        chosen = [numbers.get(partition, -1) for partition in partitions]
+        if not chosen or -1 in chosen or len(set(chosen)) < len(chosen):
             raise InvalidInputError(
-                f"partitions names {len(chosen)} partitions, {len(set(chosen))} of them different; "
-                "give at least one, and each once.",
+                f"there is no choice {list(partitions)!r:.80}; give names from {self.names[0]!r} to "
+                f"{self.names[-1]!r}, or positions from 0 to {self.n_partitions - 1}, each once.",
                 parameter="partitions",
             )
         header = self._header._replace(
@@ -536,30 +516,21 @@ class Ensemble(Objects):
     def to_pandas(self) -> Any:
         """Return the labels as a pandas data frame of categorical columns of the original values.
 
-        Missing labels are NaN, and ids the index. Of soft clusterings, the memberships, with columns by
-        partition and cluster. Reads all labels; the frame takes as much memory as they do.
+        Missing labels are NaN, and ids the index. Reads all labels; the frame takes as much memory as they
+        do. Raises SoftEnsembleError for soft clusterings.
         """
+        if self.is_soft:
+            raise SoftEnsembleError()
         pd = import_pandas()
         rows = self.read(0, self.n_objects)
         index, ids = None, self.id_column
         if ids is not None:
             name = None if ids.facts.name == INDEX else ids.facts.name
             index = pd.Index(ids.as_they_came(ids.hold().values).to_pandas(), name=name)
-        values = [
-            np.arange(k) if known is None else known
-            for known, k in zip(self.categories, self.n_clusters, strict=True)
-        ]
-        if self.is_soft:
-            pairs = [
-                (name, value)
-                for name, of_partition in zip(self.names, values, strict=True)
-                for value in of_partition
-            ]
-            return pd.DataFrame(rows, index, pd.MultiIndex.from_tuples(pairs, names=["partition", "cluster"]))
-        columns = {
-            name: pd.Categorical.from_codes(rows[:, u], categories=pd.Index(values[u]))
-            for u, name in enumerate(self.names)
-        }
+        columns = {}
+        for u, (name, known) in enumerate(zip(self.names, self.categories, strict=True)):
+            values = pd.Index(np.arange(self.n_clusters[u]) if known is None else known)
+            columns[name] = pd.Categorical.from_codes(rows[:, u], categories=values)
         return pd.DataFrame(columns, index)
 
     def to_dask(self) -> Any:
@@ -717,28 +688,6 @@ class Ensemble(Objects):
         return (
             f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} {kind} of {sizes}, "
             f"{self.missing_share:.1%} missing, {format_size(self.info()['n_bytes'])} {where})"
-        )
-
-    def _repr_html_(self) -> str:
-        info = self.info()
-        where = "on disk" if self.path else "in memory"
-        facts = {
-            "objects": f"{self.n_objects:,}",
-            "soft partitions" if self.is_soft else "partitions": f"{self.n_partitions:,}",
-            "missing labels": f"{self.missing_share:.1%}",
-            "clusters per partition (min / median / max)": (
-                f"{info['clusters_min']} / {info['clusters_median']:g} / {info['clusters_max']}"
-            ),
-            "size": f"{format_size(info['n_bytes'])} {where}, {info['dtype']}",
-            "chunks": f"{info['n_chunks']:,} of {self.chunk_rows:,} rows",
-        }
-        partitions = {
-            "partition": self.names,
-            "clusters": self.n_clusters.tolist(),
-            "objects with a label": [f"{n / self.n_objects:.1%}" for n in self._header.n_labeled.tolist()],
-        }
-        return facts_table(f"Ensemble {self.path or 'in memory'}", facts) + first_rows(
-            "Partitions", partitions
         )
 
 

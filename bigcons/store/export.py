@@ -7,7 +7,7 @@ import html
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import IO, Any
 
 import numpy as np
@@ -18,98 +18,60 @@ from bigcons.disk.places import local_path
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.progress import progress
 
-Types = Mapping[str, Any]
-"""The numpy or Arrow type of each column, by name."""
-
-Write = Callable[[Sequence[Any]], Any]
-"""Writes the columns ``(rows,)`` of the next block."""
+SUFFIXES = (".parquet", ".csv", ".npy")
 
 
 @contextmanager
-def export_to(path: StorePath | IO[bytes], n_rows: int, types: Types, *, overwrite: bool) -> Iterator[Write]:
-    """Yield the function that writes blocks to a file; see `Consensus.export`."""
-    with ExitStack() as stack:
-        if isinstance(path, (str, os.PathLike)):
-            name = local_path(path).name.lower()
-            suffix = next((known for known in _WRITERS if name.endswith(known)), None)
-            if suffix is None:
-                raise InvalidInputError(
-                    f"{path} has suffix {local_path(path).suffix!r}; use one of {', '.join(_WRITERS)}."
-                )
-            file = stack.enter_context(new_file(path, overwrite=overwrite))
-        else:
-            suffix, file = ".csv", path
-        write = stack.enter_context(_WRITERS[suffix](file, n_rows, types))
-        listener = stack.enter_context(progress("export", n_rows))
+def export_to(
+    path: StorePath | IO[bytes], n_rows: int, types: Mapping[str, Any], *, overwrite: bool
+) -> Iterator[Callable[[Sequence[Any]], None]]:
+    """Yield the function that writes the columns ``(rows,)`` of the next block; see `Consensus.export`.
 
-        def write_block(columns: Sequence[Any]) -> None:
-            write(columns)
-            listener.advance(len(columns[0]))
-
-        yield write_block
-
-
-@contextmanager
-def _parquet(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
+    ``types`` has the numpy or Arrow type of each column. An open file gets comma-separated values.
+    """
     import pyarrow as pa
+    from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 
-    whole_numbers = [n for n, kind in types.items() if isinstance(kind, np.dtype) and kind.kind == "i"]
-    schema = _schema(types)
-    with parquet.ParquetWriter(
-        file, schema, compression="zstd", use_dictionary=whole_numbers, write_page_checksum=True
-    ) as writer:
-        yield lambda columns: writer.write_batch(pa.record_batch(columns, schema=schema))
+    with ExitStack() as stack:
+        suffix, file = ".csv", path
+        if isinstance(path, (str, os.PathLike)):
+            suffix = local_path(path).suffix.lower()
+            if suffix not in SUFFIXES:
+                raise InvalidInputError(f"{path} has suffix {suffix!r}; use one of {', '.join(SUFFIXES)}.")
+            file = stack.enter_context(new_file(path, overwrite=overwrite))
+        numpy_types = [name for name, kind in types.items() if isinstance(kind, np.dtype)]
+        fields = {name: pa.from_numpy_dtype(types[name]) for name in numpy_types}
+        schema = pa.schema([*{**types, **fields}.items()]) if suffix != ".npy" else None
+        writer: Any = None
+        if suffix == ".parquet":
+            whole_numbers = [name for name in numpy_types if types[name].kind == "i"]
+            how: dict[str, Any] = {"use_dictionary": whole_numbers, "write_page_checksum": True}
+            writer = stack.enter_context(parquet.ParquetWriter(file, schema, compression="zstd", **how))
+        elif suffix == ".csv":
+            header = io.StringIO()
+            csv.writer(header, lineterminator="\n").writerow(types)
+            file.write(header.getvalue().encode())  # type: ignore[union-attr] # pyarrow would quote all names
+            options = arrow_csv.WriteOptions(include_header=False)
+            writer = stack.enter_context(arrow_csv.CSVWriter(file, schema, write_options=options))
+        else:  # one number per row or, with several columns, a structured array
+            record = np.dtype(list(types.items()))
+            descr = np.lib.format.dtype_to_descr(record if len(types) > 1 else record[0])
+            shape = {"descr": descr, "fortran_order": False, "shape": (n_rows,)}
+            np.lib.format.write_array_header_2_0(file, shape)  # type: ignore[arg-type]
+        listener = stack.enter_context(progress("export", n_rows))
 
+        def write(columns: Sequence[Any]) -> None:
+            if writer is not None:
+                writer.write_batch(pa.record_batch(columns, schema=schema))
+            else:
+                records = np.empty(len(columns[0]), record)
+                for name, values in zip(types, columns, strict=True):
+                    records[name] = values
+                file.write(records.tobytes())  # type: ignore[union-attr]
+            listener.advance(len(columns[0]))
 
-@contextmanager
-def _separated(file: IO[bytes], _n_rows: int, types: Types) -> Iterator[Write]:
-    import pyarrow as pa
-    from pyarrow import csv as arrow
-
-    header = io.StringIO()
-    csv.writer(header, lineterminator="\n").writerow(types)
-    schema = _schema(types)
-    options = arrow.WriteOptions(include_header=False)
-    file.write(header.getvalue().encode())  # pyarrow would quote all names
-    with arrow.CSVWriter(file, schema, write_options=options) as writer:
-        yield lambda columns: writer.write_batch(pa.record_batch(columns, schema=schema))
-
-
-def _schema(types: Types) -> Any:
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            (name, pa.from_numpy_dtype(kind) if isinstance(kind, np.dtype) else kind)
-            for name, kind in types.items()
-        ]
-    )
-
-
-@contextmanager
-def _npy(file: IO[bytes], n_rows: int, types: Types) -> Iterator[Write]:
-    """Write one number per row or, with several columns, a structured array."""
-    record = np.dtype(list(types.items()))
-    descr = np.lib.format.dtype_to_descr(record if len(types) > 1 else record[0])
-    header = {"descr": descr, "fortran_order": False, "shape": (n_rows,)}
-    np.lib.format.write_array_header_2_0(file, header)
-
-    def write(columns: Sequence[np.ndarray]) -> None:
-        records = np.empty(len(columns[0]), record)
-        for name, values in zip(types, columns, strict=True):
-            records[name] = values
-        file.write(records.tobytes())
-
-    yield write
-
-
-_WRITERS: dict[str, Callable[[IO[bytes], int, Types], AbstractContextManager[Write]]] = {
-    ".parquet": _parquet,
-    ".csv": _separated,
-    ".npy": _npy,
-}
-"""By how the name of the file ends."""
+        yield write
 
 
 # In notebooks
@@ -144,7 +106,9 @@ def first_rows(caption: str, columns: Mapping[str, Sequence[Any]]) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(_text(item) for item in value)
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def import_pandas() -> Any:

@@ -170,31 +170,6 @@ def counts_dtype(largest: int) -> np.dtype:
     return np.dtype(np.uint8 if largest < np.iinfo(np.uint8).max else np.uint16)
 
 
-def row_of_entries(start: int, rows: Rows) -> np.ndarray:
-    """Return the row number of each entry, ``(entries,)`` int64; ``start`` is that of the first row."""
-    return start + np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
-
-
-def imbalance(i: np.ndarray, rows: Rows, n_objects: int) -> int:
-    """Return the sum of hashes of the entries above the diagonal minus that of the entries below.
-
-    Over all rows, the sum is 0 modulo 2^64 if every pair has the same counts in both of its rows, and almost
-    never otherwise. ``i`` from `row_of_entries`.
-    """
-    number = np.minimum(i, rows.indices) * np.int64(n_objects) + np.maximum(i, rows.indices)
-    counts = rows.n_agree.astype(np.uint64) << np.uint64(16) | rows.n_seen.astype(np.uint64)
-    marks = _scramble(_scramble(number.astype(np.uint64)) ^ counts)
-    above = i < rows.indices
-    return int(marks[above].sum(dtype=np.uint64)) - int(marks[~above].sum(dtype=np.uint64))
-
-
-def _scramble(x: np.ndarray) -> np.ndarray:
-    """Hash 64-bit numbers (the finalizer of splitmix64)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
 # Stores
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,7 @@ from bigcons.errors import (
 )
 from bigcons.io.files import describe, is_parquet, provenance_of_files
 from bigcons.io.sources import open_source
-from bigcons.memory import Block, format_size, parse_size, row_blocks
-from bigcons.store.export import facts_table
+from bigcons.memory import Block, parse_size, row_blocks
 from bigcons.store.pair_lists import read_pairs
 from bigcons.store.pair_rows import (
     CHUNK_ENTRIES,
@@ -48,8 +47,6 @@ from bigcons.store.pair_rows import (
     Rows,
     ascending_pairs,
     checked_counts,
-    imbalance,
-    row_of_entries,
     symmetric_rows,
     write_pairs,
 )
@@ -226,11 +223,12 @@ class PairTable(Objects):
             "rows_per_block": rows_per_block,
             "provenance": dict(provenance or {}),
         }
-        return _stored(
-            path,
-            lambda out: write_pairs(out, parts, counts_dtype, chunk_entries, facts, overwrite=overwrite),
-            overwrite,
-        )
+        if not names_parquet(path):
+            write_pairs(path, parts, counts_dtype, chunk_entries, facts, overwrite=overwrite)
+            return PairTable.open(path)
+        with temporary_folder(local_path(path).parent, ".pairs-") as folder:
+            write_pairs(folder / "pairs.zarr", parts, counts_dtype, chunk_entries, facts, overwrite=False)
+            return PairTable.open(folder / "pairs.zarr").save(path, overwrite=overwrite)
 
     indptr = cached_property(lambda self: self._part("indptr"))
     """Start of each row in the other arrays, ``(n_objects + 1,)`` int64."""
@@ -327,27 +325,23 @@ class PairTable(Objects):
         }
 
     def verify(self) -> dict[str, Any]:
-        """Read every entry and compare it with what was written and the rules of a symmetric table.
+        """Read every entry and compare it with what was written and the rules of rows.
 
         Returns ``{"kind", "path", "n_objects", "n_pairs", "n_blocks"}``; raises CorruptStoreError if a
-        chunk differs from what was written, a row does not ascend, or a pair differs between its two rows.
+        chunk differs from what was written, or a row does not ascend.
         """
         table = self if self.path is None else type(self).open(self.path)  # not the cached arrays
         if table._store is not None:
             for _ in table._store.checked_chunks():
                 pass
         blocks = table.blocks()
-        balance = 0
         for block in blocks:
             rows = table.read(block.start, block.stop)
-            i = row_of_entries(block.start, rows)
+            i = block.start + np.repeat(np.arange(block.n_rows), np.diff(rows.indptr))
             if (rows.n_agree > rows.n_seen).any():
                 raise table._corrupt("n_agree", "exceeds n_seen for some pair")
             if (i == rows.indices).any() or (np.diff(rows.indices)[i[1:] == i[:-1]] <= 0).any():
                 raise table._corrupt("indices", "has a row that does not ascend or contains its own object")
-            balance += imbalance(i, rows, table.n_objects)
-        if balance % 2**64 != 0:
-            raise table._corrupt("indices", "does not have every pair at both ends")
         return {
             "kind": KIND,
             "path": self.path,
@@ -396,17 +390,6 @@ class PairTable(Objects):
         where = self.path or "in memory"
         return f"<PairTable: {self.n_objects:,} objects, {self.n_pairs:,} pairs, {where}>"
 
-    def _repr_html_(self) -> str:
-        info = self.info()
-        facts = {
-            "objects": f"{self.n_objects:,}",
-            "pairs": f"{self.n_pairs:,}",
-            "pairs per object": f"{info['pairs_per_object']:.3g}",
-            "size": format_size(info["n_bytes"]),
-            **self.provenance,
-        }
-        return facts_table(f"PairTable {self.path or 'in memory'}", facts)
-
 
 def pairs_of(pairs: StorePath | PairTable, n_objects: int) -> PairTable:
     """Return the table given or stored at the path given; a Parquet file may not state its ``n_objects``."""
@@ -445,16 +428,6 @@ def import_pairs(
         refuse_source(out, source)
     table = _loaded(source, provenance, n_objects, columns, budget=parse_size(memory))
     return table.save(out, overwrite=overwrite)
-
-
-def _stored(out: StorePath, write: Callable[[StorePath], None], overwrite: bool) -> PairTable:
-    """Write a store at ``out`` and open it; of one in Parquet, write it next to that first."""
-    if not names_parquet(out):
-        write(out)
-        return PairTable.open(out)
-    with temporary_folder(local_path(out).parent, ".pairs-") as folder:
-        write(folder / "pairs.zarr")
-        return PairTable.open(folder / "pairs.zarr").save(out, overwrite=overwrite)
 
 
 def _loaded(

@@ -34,6 +34,7 @@ from bigcons.io.columns import INDEX
 from bigcons.io.ids import NUMBERS, TEXT, Digest, HeldIds, IdFacts, Ids, parts_of, regrouped, scan_ids
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, Block, row_blocks
+from bigcons.store.export import facts_table
 from bigcons.validation import check_int
 
 INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
@@ -221,6 +222,16 @@ class Objects:
     def id_name(self) -> str | None:
         """Name of the column that identifies the objects; None if they have no ids."""
         return None if self.id_column is None else self.id_column.facts.name
+
+    def info(self) -> dict[str, Any]:
+        """Return a summary as JSON values."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, Any] = {}
+        for name, value in self.info().items():
+            facts |= value if isinstance(value, Mapping) else {name: value}
+        return facts_table(repr(self), facts)
 
 
 def reopened(kind: Any, *given: Any) -> Any:

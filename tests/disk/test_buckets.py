@@ -26,11 +26,10 @@ from click.testing import CliRunner
 from pyarrow import csv, fs, parquet
 
 import bigcons
-from bigcons import PCC, Consensus, ConsensusTree, Ensemble, PairTable, coassociation, generate, metrics
+from bigcons import PCC, Consensus, Ensemble, PairTable, coassociation, generate
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.disk import commit, locks
-from bigcons.disk.arrays import StoredArray
 from bigcons.disk.buckets import bucket_place
 from bigcons.disk.locks import writer_lock
 from bigcons.disk.places import machine, place_of
@@ -52,7 +51,6 @@ from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output
 from bigcons.store.ensemble import import_labels
-from bigcons.store.pairs import import_pairs
 from tests.support.s3 import keys_below, s3_server
 from tests.support.stores import values_of
 
@@ -125,19 +123,6 @@ def test_ensemble__is_stored_and_read(url, planted):
     assert values_of(saved) == values_of(planted)
 
 
-def test_ensemble__keeps_its_ids_through_appends(url):
-    def rows(first, last):
-        return pa.table({"who": [f"c{row}" for row in range(first, last)], "a": np.arange(first, last) % 3})
-
-    Ensemble.from_labels(rows(0, 100), id="who").save(url, chunk_rows=32)
-    Ensemble.open(url, "a").append_objects(rows(100, 150), id="who")
-    more = rows(0, 150).rename_columns(["who", "b"])
-    Ensemble.open(url, "a").append_partitions(more, id="who")
-    again = Ensemble.open(url)
-    assert again.ids.tolist() == more["who"].to_pylist()
-    assert (again.names, again.verify()["ok"]) == (["a", "b"], True)
-
-
 def test_ensemble__lies_below_its_own_url_only(bucket, url, planted):
     parent = url.rpartition("/")[0]
     planted.save(url, chunk_rows=1024)
@@ -207,47 +192,6 @@ def test_append__gives_what_it_gives_on_a_disk(url, tmp_path):
         assert values_of(there) == values_of(here)
         assert there.verify()["ok"]
         assert there.dtype == here.dtype
-
-
-def test_append__of_memberships_gives_what_it_gives_on_a_disk(url, tmp_path):
-    rng = np.random.default_rng(0)
-    tables = [rng.dirichlet(np.ones(k), 700) for k in (3, 130)]
-    steps = [
-        ("append_objects", [table[:400] for table in tables]),
-        ("append_partitions", [rng.dirichlet(np.ones(4), 1100)]),
-    ]
-    for path in (url, tmp_path / "e"):
-        Ensemble.from_memberships(tables).save(path, chunk_rows=256)
-    for action, more in steps:
-        for path in (url, tmp_path / "e"):
-            getattr(Ensemble.open(path, "a"), action)(more)
-        there, here = Ensemble.open(url), Ensemble.open(tmp_path / "e")
-        np.testing.assert_array_equal(there.read(0, there.n_objects), here.read(0, here.n_objects))
-        assert there.verify()["ok"]
-        assert there.digest() == here.digest()
-
-
-def test_append__writes_only_what_is_new(url, monkeypatch):
-    labels = np.random.default_rng(0).integers(-1, 6, (4096, 20))
-    ensemble = Ensemble.open(Ensemble.from_labels(labels).save(url, chunk_rows=512).path, "a")
-    before = set(keys_below(url))
-    written = []
-    with monkeypatch.context() as patch:
-        write = StoredArray.write
-        patch.setattr(StoredArray, "write", lambda *how: (written.append(how[1]), write(*how))[1])
-        ensemble.append_objects(labels[:600])  # the server copies the full chunks
-    assert written == [4096, 4608]
-    assert before & set(keys_below(url)) == {"zarr.json"}
-    ensemble.append_objects(np.tile(np.arange(200)[:, None], 20))  # another type: all is written anew
-    assert ensemble.verify()["ok"]
-
-
-def test_append__that_fails_leaves_the_store_as_it_was(url, planted):
-    ensemble = Ensemble.open(planted.save(url, chunk_rows=1024).path, "a")
-    before = keys_below(url)
-    with pytest.raises(InvalidInputError):
-        ensemble.append_objects(np.zeros((5, 3), int))
-    assert keys_below(url) == before
 
 
 def test_open__takes_a_store_that_was_copied_to_a_disk(url, tmp_path):
@@ -364,19 +308,6 @@ def test_import__of_a_table_in_a_bucket_is_that_of_the_same_file_on_a_disk(both)
     assert len({Ensemble.from_labels(x).digest() for x in chosen}) == 1
 
 
-def test_import__of_a_table_in_a_bucket_is_finished_until_the_table_changes(both):
-    here, there, write = both
-    for name in ("a.parquet", "parts/0.parquet", "parts/1.parquet"):
-        write(name, lambda path: parquet.write_table(table_of_labels(), path))
-    for source, changing in ((f"{there}/a.parquet", "a.parquet"), (f"{there}/parts", "parts/1.parquet")):
-        out = here / f"{changing[0]}.zarr"
-        made = import_labels(source, out, drop="who")
-        assert import_labels(source, out, drop="who").digest() == made.digest()
-        write(changing, lambda path: parquet.write_table(table_of_labels(0, 300), path))
-        with pytest.raises(StoreExistsError, match="other contents of s3://"):
-            import_labels(source, out, drop="who")
-
-
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".npy"])
 def test_features__in_a_bucket_are_read_by_workers_too(both, suffix):
     here, there, write = both
@@ -392,34 +323,6 @@ def test_features__in_a_bucket_are_read_by_workers_too(both, suffix):
     ):
         spread = generate.kmeans(f"{there}/x{suffix}", **how, out=here / "spread.zarr", client=client)
     assert spread.digest() == alone.digest()
-
-
-def test_solve__of_a_table_in_a_bucket(both):
-    here, there, write = both
-    write("a.parquet", lambda path: parquet.write_table(table_of_labels(), path, row_group_size=1000))
-    sources = [select(f"{folder}/a.parquet", id="who") for folder in (here, there)]
-    on_disk, in_bucket = (PCC(**SOLVE, client="serial").fit(source) for source in sources)
-    assert_same_solve(in_bucket, on_disk)
-
-
-def test_commands__take_tables_in_a_bucket(both):
-    _, there, write = both
-    x = np.random.default_rng(0).normal(size=(600, 2)) + np.arange(600)[:, None] % 3 * 9
-    first, last = (pa.table({"x": part[:, 0], "y": part[:, 1]}) for part in (x[:300], x[300:]))
-    write("first.csv", write_csv(first))
-    write("last.csv", write_csv(last))
-    write("classes.csv", write_csv(pa.table({"class": np.arange(600) % 3})))
-
-    def told(*words):
-        result = CliRunner().invoke(main, [*words, "--json"])
-        assert result.exit_code == 0, result.output
-        return json.loads(result.stdout)
-
-    run = ["run", f"{there}/first.csv", f"{there}/last.csv", "-k", "3", "--n-partitions", "10"]
-    told(*run, "-o", f"{there}/out")
-    labels = Consensus.open(f"{there}/out/consensus.zarr").labels
-    assert metrics.adjusted_rand(np.arange(600) % 3, labels) == 1.0
-    told("import", f"{there}/classes.csv", "-o", f"{there}/classes.zarr")
 
 
 @pytest.mark.parametrize(
@@ -451,13 +354,6 @@ def test_tables__in_a_bucket_say_in_one_line_what_is_wrong(both, name, error, me
         with pytest.raises(error, match=f"^{message.replace('URL', url)}") as caught:
             read(f"{there}/{name}")
         assert "\n" not in str(caught.value)
-
-
-def test_pairs__in_a_bucket_are_read_from_zarr_only(both):
-    _, there, write = both
-    write("pairs.csv", write_csv(pa.table({"i": [0], "j": [1], "n_together": [1], "n_seen": [1]})))
-    with pytest.raises(InvalidInputError, match="cannot be read from a bucket"):
-        import_pairs(f"{there}/pairs.csv", f"{there}/pairs.zarr")
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".npy"])
@@ -788,16 +684,6 @@ def test_open__says_what_is_missing(bucket, url):
             action("s3://another-bucket/ensemble.zarr")
 
 
-def test_info__of_a_bucket_that_cannot_be_read_names_it_and_no_file_inside(bucket, url, monkeypatch):
-    def told(path):
-        return CliRunner().invoke(main, ["info", path]).output
-
-    assert told("s3://another-bucket/e.zarr").startswith("Error: s3://another-bucket does not exist; ")
-    assert told(url) == f"Error: {url} does not exist; check the path.\n"
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "false")
-    assert told(url).startswith(f"Error: {bucket} is on a server without TLS (http); ")
-
-
 def test_open__without_obstore_names_the_extra(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "obstore"]:
         monkeypatch.setitem(sys.modules, name, None)
@@ -877,23 +763,6 @@ def test_buckets__say_that_credentials_are_refused(url, planted, refusing, statu
             action(url)
         assert "network" not in str(caught.value)
     assert stored.n_objects == planted.n_objects
-
-
-def test_workers__without_credentials_are_named(url, planted):
-    stored = planted.save(url)
-
-    def forget():
-        for name in [name for name in os.environ if name.startswith("AWS_")]:
-            del os.environ[name]
-        os.environ["AWS_METADATA_ENDPOINT"] = "http://127.0.0.1:1"
-
-    with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        client.run(forget)
-        with pytest.raises(StoreError, match=r"^on Dask worker tcp://.*, s3://.* needs credentials"):
-            ConsensusTree(2, client=client).fit(stored)
 
 
 def test_read__distinguishes_an_unreachable_server_from_damage(planted):

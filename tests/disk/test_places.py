@@ -7,11 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bigcons import METHODS, PCC, Consensus, Ensemble, PairTable, generate
-from bigcons.coassociation import sample
 from bigcons.disk.places import DiskPlace, atomic_file, place_of
 from bigcons.errors import DamagedFileError, InvalidInputError
-from bigcons.store.pairs import import_pairs
 from bigcons.validation import check_path
 from tests.support.stores import names_in
 
@@ -22,29 +19,6 @@ NO_PATHS = [5, 3.5, b"labels.zarr", "", "a\0b", ["labels.zarr"], np.zeros((40, 5
 class BytesPath(os.PathLike):
     def __fspath__(self):
         return b"labels.zarr"
-
-
-def a_table():
-    return PairTable.from_arrays([0, 1], [1, 2], [1, 0], [1, 1], n_objects=3)
-
-
-DOORS = {
-    "Ensemble.open": Ensemble.open,
-    "Ensemble.save": lambda path: Ensemble.from_labels(LABELS).save(path),
-    "Consensus.open": Consensus.open,
-    "PairTable.open": PairTable.open,
-    "PairTable.save": lambda path: a_table().save(path),
-    "import_pairs": lambda path: import_pairs("pairs.csv", path),
-    "PairTable.to_parquet": lambda path: a_table().to_parquet(path),
-}
-OUTPUTS = {
-    "fit": lambda path: PCC(3).fit(LABELS, out=path),
-    "fit of a method by passes": lambda path: METHODS["mixture"](n_clusters=3).fit(LABELS, out=path),
-    "fit of a method in memory": lambda path: METHODS["eac-single"](n_clusters=3).fit(LABELS, out=path),
-    "PCC(out=)": lambda path: PCC(3, out=path).fit(LABELS),
-    "sample": lambda path: sample(LABELS, n_pairs=10, out=path),
-    "generate": lambda path: generate.kmeans(LABELS * 1.0, n_partitions=2, n_clusters=3, out=path),
-}
 
 
 def refused(door, value):
@@ -58,18 +32,6 @@ def refused(door, value):
 @pytest.mark.parametrize("value", [None, *NO_PATHS, BytesPath()])
 def test_check_path__rejects_anything_else(value):
     refused(check_path, value)
-
-
-@pytest.mark.parametrize("value", [None, 5, ""])
-@pytest.mark.parametrize("door", DOORS)
-def test_open_and_save__reject_anything_but_a_path(door, value):
-    refused(DOORS[door], value)
-
-
-@pytest.mark.parametrize("value", [5, ""])
-@pytest.mark.parametrize("door", OUTPUTS)
-def test_out__rejects_anything_but_a_path(door, value):
-    refused(OUTPUTS[door], value)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-import cloudpickle
 import dask
 import distributed
 import numba
@@ -19,11 +18,10 @@ import pytest
 
 import bigcons
 from bigcons import Consensus, Ensemble
-from bigcons.errors import ExecutionError, StoreNotFoundError
+from bigcons.errors import ExecutionError
 from bigcons.memory import row_blocks
-from bigcons.run import dask as dask_engine
 from bigcons.run.dask import DaskEngine, connect
-from bigcons.run.engine import SerialEngine, ThreadsEngine, fold
+from bigcons.run.engine import SerialEngine, fold
 from bigcons.version import __version__
 
 pytestmark = pytest.mark.slow
@@ -239,35 +237,6 @@ def test_fold__waits_for_a_frozen_worker_that_goes_on_later(client, tmp_path):
     assert time.monotonic() - frozen[0] > 1.5
 
 
-def test_map__a_task_that_kills_its_workers_ends_in_one_line(client):
-    def task(block):
-        if block.index == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(0.1)
-
-    with pytest.raises(ExecutionError) as caught:
-        list(DaskEngine(client).map(task, row_blocks(20, 10)))
-    assert_one_line(caught, "block ", "(rows ", "workers that died", "memory")
-
-
-def test_map__an_interrupt_in_the_driver_leaves_nothing_queued(client, tmp_path):
-    def task(position):
-        (tmp_path / f"begun-{position}").touch()
-        wait_for(tmp_path / "go")
-
-    def interrupt():
-        wait_for(tmp_path / "begun-0")
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        list(DaskEngine(client).map(task, range(1000)))
-    wait_until(lambda: not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
-    (tmp_path / "go").touch()
-    assert list(DaskEngine(client).map(abs, [-1])) == [1]
-    assert 1 <= len(list(tmp_path.glob("begun-*"))) <= sum(client.nthreads().values())
-
-
 def test_map__a_frozen_worker_ends_in_one_line(tmp_path):
     def task(_):
         (tmp_path / "pid.new").write_text(str(os.getpid()))
@@ -288,17 +257,6 @@ def test_map__a_frozen_worker_ends_in_one_line(tmp_path):
     assert_one_line(caught, "task 0", "no Dask worker worked", "1 running")
 
 
-def test_map__a_paused_worker_ends_in_one_line():
-    def pause(dask_worker):
-        dask_worker.status = distributed.Status.paused
-
-    with workers(1, processes=False) as client:
-        client.run(pause)
-        with pytest.raises(ExecutionError) as caught:
-            list(DaskEngine(client, patience=1.0).map(abs, [-1]))
-    assert_one_line(caught, "task 0", "1 paused", "free the memory")
-
-
 def test_map__no_worker_ends_in_one_line():
     with workers(0, processes=False) as client:
         with pytest.raises(ExecutionError) as caught:
@@ -310,23 +268,6 @@ def test_map__waits_for_a_worker_that_comes_late():
     with workers(0, processes=False) as client:
         threading.Timer(1.0, client.cluster.scale, [1]).start()
         assert list(DaskEngine(client, patience=30.0).map(abs, [-1, -2])) == [1, 2]
-
-
-def test_map__a_dead_scheduler_ends_in_one_line(scheduler_process, tmp_path):
-    process, client = scheduler_process
-
-    def task(_):
-        (tmp_path / "begun").touch()
-        time.sleep(60)
-
-    def kill():
-        wait_for(tmp_path / "begun")
-        process.kill()
-
-    threading.Thread(target=kill).start()
-    with pytest.raises(ExecutionError) as caught:
-        list(DaskEngine(client).map(task, range(3)))
-    assert_one_line(caught, "scheduler was lost", "task 0", "start it and its workers")
 
 
 def test_map__a_lost_scheduler_is_not_waited_for_under_load(scheduler_process):
@@ -346,34 +287,12 @@ def test_map__a_lost_scheduler_is_not_waited_for_under_load(scheduler_process):
     assert time.monotonic() - began < 60  # it was what is configured
 
 
-def test_map__a_frozen_scheduler_ends_in_one_line(scheduler_process, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigcons.run.dask.connect_seconds", lambda: 0.5)
-    process, client = scheduler_process
-    engine = DaskEngine(client, patience=2.0)
-    process.send_signal(signal.SIGSTOP)
-    with pytest.raises(ExecutionError) as caught:
-        list(engine.map(abs, [-1]))
-    assert_one_line(caught, "task 0", "no Dask worker worked")
-
-
 def test_open_engine__waits_for_a_scheduler_that_is_busy(scheduler_process):
     process, client = scheduler_process
     process.send_signal(signal.SIGSTOP)
     threading.Timer(1.0, process.send_signal, [signal.SIGCONT]).start()
     with connect(client.scheduler.address, refused=0.3) as engine:
         assert engine.client.status == "running"
-
-
-@pytest.mark.parametrize("seconds", [0.0, 2.1], ids=["at once", "when workers are looked at again"])
-def test_map__a_closed_client_ends_in_one_line(seconds):
-    with workers(1, processes=False) as client:
-        results = DaskEngine(client).map(abs, range(100))
-        assert next(results) == 0
-        client.close()
-        time.sleep(seconds)
-        with pytest.raises(ExecutionError) as caught:
-            list(results)
-        assert_one_line(caught, "or the client was closed", "connect a new client")
 
 
 FOREIGN = {
@@ -404,138 +323,3 @@ def test_engine__refuses_a_worker_without_this_bigcons(foreign_worker, text, sai
             assert_one_line(caught, f"Dask worker {foreign} {said}", "in the environment", "restart")
             assert "; install " in said or f"install bigcons {__version__}, as run here" in str(caught.value)
         assert set(client.nthreads()) == {*good, foreign}
-
-
-def test_stores__are_pickled_without_bytecode(stored):
-    def has_bytecode(thing):
-        return b"_make_function" in cloudpickle.dumps(thing)
-
-    assert not any(map(has_bytecode, stored))
-    assert has_bytecode(Ensemble.open)  # by which they were pickled, fatal to another Python
-
-
-def test_stores__are_opened_by_another_python(stored, another_python):
-    load = "import sys, cloudpickle; print(cloudpickle.load(sys.stdin.buffer).n_objects)"
-    for thing in stored:
-        content = cloudpickle.dumps(thing)
-        run = subprocess.run([another_python, "-c", load], input=content, capture_output=True, check=True)
-        assert run.stdout.split() == [b"3"]
-
-
-def test_engine__refuses_a_worker_of_another_python_and_lets_it_live(foreign_worker, another_python):
-    with workers(0, processes=False, protocol="tcp") as client:
-        foreign_worker(client, python=another_python)
-        process = client.run(os.getpid)
-        for _ in range(2):
-            with pytest.raises(ExecutionError) as caught:
-                DaskEngine(client)
-            assert_one_line(caught, "has Python 3.", "install Python {}.{}".format(*PYTHON))
-        assert client.run(os.getpid) == process
-
-
-def test_map__refuses_a_foreign_worker_that_came_after_the_engine_was_made(foreign_worker):
-    with workers(0, processes=False, protocol="tcp") as client:
-        engine = DaskEngine(client)
-        foreign_worker(client, "")
-        with pytest.raises(ExecutionError, match="cannot load bigcons"):
-            list(engine.map(abs, [-1]))
-
-
-def test_engine__asks_each_worker_once(monkeypatch):
-    asked = []
-    ask = dask_engine._ask
-    monkeypatch.setattr(
-        dask_engine, "_ask", lambda client, address, _: asked.append(address) or ask(client, address, 5.0)
-    )
-    with workers(1, processes=False) as client:
-        for _ in range(3):
-            assert list(DaskEngine(client).map(abs, [-1])) == [1]
-        assert asked == list(client.nthreads())
-
-
-def test_check_versions__does_not_wait_for_the_answer_of_a_frozen_worker():
-    with workers(1) as client:
-        (pid,) = client.run(os.getpid).values()
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            dask_engine.check_versions(client, client.nthreads(), seconds=0.5)
-        finally:
-            os.kill(pid, signal.SIGKILL)
-
-
-class Foreign:
-    """Says in a pickle that it is made by code which is not there when that is loaded."""
-
-    def __init__(self, n_bytes, function, *args):
-        self.ballast, self.made_by = b"0" * n_bytes, (function, args)
-
-    def __reduce__(self):
-        return self.made_by[0], (*self.made_by[1], self.ballast)
-
-
-def load_from(module, name, ballast):
-    return getattr(__import__(module, fromlist=["*"]), name)
-
-
-@pytest.mark.parametrize("n_bytes", [0, 3_000_000], ids=["small state", "large state"])
-@pytest.mark.parametrize("lacking", [("bigcons.nowhere", "x"), ("bigcons.memory", "nothing")])
-def test_map__a_task_the_workers_have_no_code_for_ends_in_one_line(client, n_bytes, lacking):
-    foreign = Foreign(n_bytes, load_from, *lacking)
-    with pytest.raises(ExecutionError) as caught:
-        list(DaskEngine(client).map(lambda _: foreign, range(3)))
-    assert any(address in str(caught.value) for address in client.nthreads())
-    assert_one_line(caught, "cannot load a task (", lacking[1 if lacking[1] == "nothing" else 0], "restart")
-
-
-@pytest.mark.parametrize("n_bytes", [0, 3_000_000], ids=["small state", "large state"])
-@pytest.mark.parametrize("when", ["loaded", "run"])
-def test_map__a_worker_that_does_not_see_a_store_is_named(client, tmp_path, n_bytes, when):
-    path = tmp_path / "ensemble.zarr"
-    ballast = np.random.default_rng(0).bytes(n_bytes)
-
-    def task(_):
-        assert len(ballast) == n_bytes
-        return Ensemble.open(path)
-
-    foreign = Foreign(n_bytes, lambda ballast: Ensemble.open(path))
-    with pytest.raises(StoreNotFoundError) as caught:
-        list(DaskEngine(client, retries=1).map(task if when == "run" else lambda _: foreign, range(3)))
-    assert any(address in str(caught.value) for address in client.nthreads())
-    assert_one_line(caught, "on Dask worker ", f"{path} does not exist", "the same path as this process")
-
-
-@pytest.mark.parametrize("n_workers", [1, 2])
-def test_map__an_interrupt_ends_threads_within_a_block(n_workers, tmp_path):
-    begun = []
-
-    def task(position):
-        begun.append(position)
-        if len(begun) == n_workers:
-            os.kill(os.getpid(), signal.SIGINT)
-        wait_for(tmp_path / "go")
-
-    threading.Timer(1.0, (tmp_path / "go").touch).start()
-    with pytest.raises(KeyboardInterrupt):
-        list(ThreadsEngine(n_workers).map(task, range(1000)))
-    assert len(begun) == n_workers
-
-
-def test_script__ends_quietly(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import distributed\n"
-        "from bigcons.run.engine import resolve_engine\n"
-        "if __name__ == '__main__':\n"
-        "    with distributed.LocalCluster(n_workers=1, dashboard_address=':0') as cluster:\n"
-        "        with distributed.Client(cluster):\n"
-        "            print(sum(resolve_engine().map(abs, range(-50, 0))))\n"
-    )
-    run = subprocess.run(
-        [sys.executable, "-W", "error", script],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        timeout=60,
-    )
-    assert (run.stdout.strip(), run.stderr) == ("1275", "")

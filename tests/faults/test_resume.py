@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import logging
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -126,22 +124,6 @@ def kill_at(moments: dict[str, tuple[str, int]], asked: dict[str, Any], ensemble
     assert done.returncode == 0, done.stderr
 
 
-def test_resume__more_passes_continue_where_the_last_run_stopped(
-    stored: Path,
-    undisturbed: PCC,
-    tmp_path: Path,
-    leave_killed: Callable[[int, Path], None],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    out = tmp_path / "consensus.zarr"
-    leave_killed(3, out)
-    model = PCC(**PARAMETERS, max_iter=50).fit(stored, out=out)
-    told = [r.getMessage() for r in caplog.records if "Resuming" in r.getMessage()]
-    assert len(told) == 1
-    assert re.fullmatch(r"Resuming after pass [23]\.", told[0])
-    np.testing.assert_array_equal(model.labels_, undisturbed.labels_)
-
-
 def test_resume__another_solve_in_the_folder_is_refused(
     stored: Path, tmp_path: Path, leave_killed: Callable[[int, Path], None]
 ) -> None:
@@ -217,14 +199,6 @@ def test_resume__a_forged_block_that_is_not_finite_is_refused(
         PCC(**PARAMETERS).fit(stored, out=out)
 
 
-def test_fit__with_nothing_to_resume_solves(stored: Path, undisturbed: PCC, tmp_path: Path) -> None:
-    for resume in (True, False):
-        model = PCC(**PARAMETERS, resume=resume).fit(stored, out=tmp_path / f"{resume}.zarr")
-        np.testing.assert_array_equal(model.labels_, undisturbed.labels_)
-        in_memory = PCC(**PARAMETERS, resume=resume).fit(stored)
-        np.testing.assert_array_equal(in_memory.labels_, undisturbed.labels_)
-
-
 def test_resume__without_a_random_state_takes_the_seed_of_the_run_it_continues(
     stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,30 +268,6 @@ def test_fit__clears_what_a_run_left_that_was_killed_after_its_commit(
     assert partial.exists()
 
 
-def test_fit__of_another_method_does_not_discard_an_unfinished_run(
-    stored: Path, tmp_path: Path, leave_killed: Callable[[int, Path], None]
-) -> None:
-    out = tmp_path / "consensus.zarr"
-    leave_killed(2, out)
-    for other in (PCC(5, pairs=0.01, random_state=3), METHODS["cspa"](5, random_state=3)):
-        with pytest.raises(InvalidInputError, match="holds an unfinished run"):
-            other.fit(stored, out=out)
-    assert passes_of(tmp_path / "consensus.zarr.partial") == 1
-
-
-def test_interrupt__says_how_to_go_on(stored: Path, tmp_path: Path, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
-    original = Snapshots.save
-
-    def interrupted(self: Snapshots, *arguments: object) -> None:
-        original(self, *arguments)  # type: ignore[arg-type]
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Snapshots, "save", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        PCC(**PARAMETERS).fit(stored, out=tmp_path / "consensus.zarr")
-    assert "repeat the call to resume" in caplog.text
-
-
 class InterruptAt:
     """Stands for a function and interrupts its call of that number."""
 
@@ -380,31 +330,6 @@ def passes_of(folder: Path, name: str = "snapshot.npz") -> int:
         return len(json.loads(members["head"].tobytes())["facts"]["records"])
 
 
-def test_snapshot__that_cannot_be_written_leaves_nothing_that_python_fails_to_collect(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A view of a BytesIO in a cycle with an error: Python 3.12.1 crashes, 3.13 complains, 3.11 does not."""
-    complaints: list[object] = []
-    given: list[object] = []
-
-    def gone(_: DiskPlace, *parts: object, **__: object) -> None:
-        given.extend(map(type, parts))
-        raise FileNotFoundError(errno.ENOENT, "gone")
-
-    def fail() -> None:
-        try:
-            Snapshots(tmp_path, {}).save({"state": np.zeros(3)}, {})
-        except FileNotFoundError as error:
-            cycle: list[object] = [error]
-            cycle.append(cycle)
-
-    monkeypatch.setattr(DiskPlace, "write", gone)
-    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
-    fail()
-    gc.collect()
-    assert (set(given), complaints) == ({bytes}, [])
-
-
 @pytest.mark.parametrize("asked", [{"overwrite": True}, {"resume": False}], ids=str)
 def test_solve__begins_again_only_if_told_to(
     stored: Path,
@@ -426,24 +351,6 @@ def test_solve__begins_again_only_if_told_to(
         model = PCC(**PARAMETERS, resume=resume).fit(stored, out=out, overwrite=overwrite)
     assert calls[0] == 0  # the start, which a resumed run does not commit again
     assert bits(model) == bits(undisturbed)
-
-
-def test_solve_command__resumes_by_default_and_finds_what_is_finished(
-    stored: Path, tmp_path: Path, leave_killed: Callable[[int, Path], None]
-) -> None:
-    out = tmp_path / "consensus.zarr"
-    options = ["solve", str(stored), "-m", "pcc", "-k", "5"]
-    options += ["--tol", "1e-5", "--random-state", "3", "-o", str(out)]
-    leave_killed(2, out)
-    other = CliRunner().invoke(main, [*options, "--random-state", "4"])
-    assert (other.exit_code, "seed=3, not 4" in other.stderr) == (1, True)
-    assert CliRunner().invoke(main, [*options, "--resume"]).exit_code == 0
-    again = CliRunner().invoke(main, [*options, "--json"])
-    assert again.exit_code == 0
-    assert "already holds the result of this solve" in again.stderr
-    assert json.loads(again.stdout)["objective"] == Consensus.open(out).results["objective"]
-    other = CliRunner().invoke(main, [*options, "--tol", "1e-3"])
-    assert (other.exit_code, "--tol 1e-05, not 0.001" in other.stderr) == (1, True)
 
 
 def kept(caplog: pytest.LogCaptureFixture) -> int:
@@ -478,16 +385,6 @@ def test_resume__that_fails_says_once_how_to_go_on(
     with pytest.raises((KeyboardInterrupt, StoreError, InvalidInputError)):
         model.fit(stored, out=out)
     assert kept(caplog) == 1
-
-
-def test_solve__that_fails_with_nothing_kept_says_nothing(
-    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(DiskPlace, "write", full_disk)
-    for resume in (False, True):
-        with pytest.raises(StoreError, match="No space left"):
-            PCC(**PARAMETERS, resume=resume).fit(stored, out=tmp_path / "consensus.zarr")
-        assert kept(caplog) == 0
 
 
 def test_fit__refuses_an_output_that_another_solve_works_on(tmp_path, caplog):

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import dask
 import distributed
 import pytest
 from click.testing import CliRunner
@@ -25,7 +24,7 @@ from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import FileBlocks
 from bigcons.disk.places import DiskPlace
-from bigcons.errors import BigconsError, CorruptStoreError, ExecutionError, StoreError
+from bigcons.errors import BigconsError, ExecutionError, StoreError
 from tests.support.solves import bits
 
 PARAMETERS: dict[str, Any] = {"n_clusters": 4, "random_state": 3, "tol": 0.0, "max_iter": 4}
@@ -111,24 +110,6 @@ def test_solve__whose_ensemble_is_removed_stops_and_resumes_when_it_is_back(
     assert_resumes(own, out, quiet)
 
 
-@pytest.mark.parametrize("what", ["generation-1/block-4", "generation-1", "."])
-def test_solve__whose_checkpoint_is_removed_says_so(
-    ensemble: Path, quiet: Any, tmp_path: Path, what: str
-) -> None:
-    out = tmp_path / "c.zarr"
-    lost = tmp_path / "c.zarr.partial" / what
-
-    def remove() -> None:
-        assert lost.exists()
-        lost.unlink() if lost.is_file() else shutil.rmtree(lost)
-
-    with during(remove), pytest.raises(CorruptStoreError, match=r"block-[0-9] is missing") as caught:
-        fit(ensemble, out)
-    assert "\n" not in str(caught.value)
-    assert bits(PCC(**PARAMETERS, resume=False).fit(ensemble, out=out)) == quiet
-    assert [path.name for path in tmp_path.iterdir()] == ["c.zarr"]
-
-
 def test_solve__does_not_mind_a_clock_that_jumps(ensemble: Path, quiet: Any, tmp_path: Path) -> None:
     real, jumps = time.time, iter([4e7, -4e7] * 10_000)
     with pytest.MonkeyPatch.context() as patched:
@@ -191,26 +172,3 @@ def test_solve_command__on_a_scheduler_stops_on_signals(
     assert f"Finished passes are kept in {out}.partial; repeat the call to resume" in caplog.text
     assert signal.getsignal(sent) is handler
     assert_resumes(ensemble, out, quiet)
-
-
-def test_solve_command__over_tls_has_the_same_bits(ensemble: Path, quiet: Any, tmp_path: Path) -> None:
-    made = distributed.Security.temporary()
-    (tmp_path / "certificate.pem").write_text(made.tls_ca_file)
-    (tmp_path / "key.pem").write_text(made.tls_client_key)
-    files = {"cert": str(tmp_path / "certificate.pem"), "key": str(tmp_path / "key.pem")}
-    sides = dict.fromkeys(("client", "scheduler", "worker"), files)
-    tls = {**dask.config.get("distributed.comm.tls"), "ca-file": files["cert"], **sides}
-    out = tmp_path / "out/c.zarr"
-    encrypted = {"distributed.comm.tls": tls, "distributed.comm.require-encryption": True}
-    with dask.config.set(encrypted), cluster(protocol="tls", security=distributed.Security()) as found:
-        address = found.scheduler_address
-        assert address.startswith("tls://")
-        asked = ["solve", str(ensemble), *OPTIONS, "--scheduler", address, "-o", str(out)]
-        with dask.config.set({"distributed.comm.tls.client": {"cert": None, "key": None}}):
-            refused = CliRunner().invoke(main, asked)
-        assert not out.exists()
-        solved = CliRunner().invoke(main, asked)
-    assert (refused.exit_code, "does not answer as a Dask scheduler" in refused.stderr) == (1, True)
-    assert solved.exit_code == 0, solved.stderr
-    consensus = Consensus.open(out)
-    assert (consensus.labels.tobytes(), consensus.memberships.tobytes()) == quiet[:2]

@@ -2,24 +2,19 @@
 
 import json
 import math
-import re
 import shutil
-import sys
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import ConsensusTree, Ensemble
 from bigcons.disk import commit
 from bigcons.errors import (
     CorruptStoreError,
     InvalidInputError,
-    MissingDependencyError,
 )
 from bigcons.metrics import trust
 from bigcons.store.consensus import Consensus
@@ -84,13 +79,6 @@ def test_consensus__keeps_history_parameters_and_provenance(stored):
     assert json.loads(json.dumps(opened.info()))["n_objects"] == N_OBJECTS
 
 
-@pytest.mark.parametrize("labels", [[0, N_CLUSTERS], [0, -2], [0.0, 1.0]])
-def test_write__rejects_labels_out_of_range(tmp_path, labels):
-    with pytest.raises(InvalidInputError, match="pass integers from 0 to 2"):
-        Consensus.write(tmp_path / "c.zarr", labels, np.full((2, N_CLUSTERS), 1 / N_CLUSTERS))
-    assert not list(tmp_path.iterdir())
-
-
 def test_consensus__is_read_by_slices(stored):
     labels, memberships = a_solution()
     np.testing.assert_array_equal(stored.label_rows[3:20], labels[3:20])
@@ -104,33 +92,6 @@ def test_consensus__repr_and_html(stored):
     assert "objective" in stored._repr_html_()
     size = stored.cluster_sizes()[1]  # of the 24 objects with a label
     assert f"<tr><th scope='row'>1</th><td>{size}</td><td>{size / 24:.1%}</td></tr>" in stored._repr_html_()
-
-
-@pytest.mark.parametrize(("won", "said"), [(3, "3"), (2, "2 non-empty of 3")])
-def test_consensus__html_has_no_duplicates(tmp_path, won, said):
-    facts = {"n_clusters": won, "objective": -739145.1697740655, "gap": 1.2963869647090478e-05}
-    parameters = {"method": "PCC", "n_clusters": N_CLUSTERS}
-    shown = Consensus.write(tmp_path / "c.zarr", *a_solution(), results=facts, parameters=parameters)
-    rows = re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", shown._repr_html_())
-    assert [value for name, value in rows if "clusters" in name] == [said]
-    assert {("objective", "-739145"), ("gap", "1.29639e-05")} <= set(rows)
-
-
-def test_consensus__shows_itself_and_its_table_as_the_model_does(tmp_path):
-    labels = np.tile([[0], [1]], (20, 6))
-    model = ConsensusTree(2, random_state=0).fit(labels, out=tmp_path / "c.zarr")
-    stored = Consensus.open(tmp_path / "c.zarr")
-    pd.testing.assert_frame_equal(stored.to_pandas(), model.to_pandas())
-    assert stored.to_arrow().column_names == [*model.to_pandas()]
-    assert [*stored.to_pandas(confidence=False)] == ["label"]
-    rows = [
-        dict(re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", shown._repr_html_()))
-        for shown in (model, stored)
-    ]
-    assert {"objects", "clusters", "objective", "n passes"} <= rows[0].keys() <= rows[1].keys()
-    assert all(rows[1][name] == value for name, value in rows[0].items())
-    helpers = {"refuse_outside", "clusters_in_words", "in_words"}
-    assert not helpers & {*dir(stored), *dir(stored.tree), *dir(model)}
 
 
 def test_create__accepts_blocks_in_any_order(tmp_path):
@@ -195,14 +156,6 @@ def test_verify__rejects_memberships_off_the_simplex(tmp_path):
         stored.verify()
 
 
-@pytest.mark.parametrize("damage", ["{", "{}", '{"zarr_format": 3}'])
-def test_verify__rejects_broken_array_metadata_which_nobody_needs_to_read(stored, damage):
-    (Path(stored.path) / "labels" / "zarr.json").write_text(damage)
-    np.testing.assert_array_equal(Consensus.open(stored.path).labels, a_solution()[0])
-    with pytest.raises(CorruptStoreError, match=r"damaged|not Zarr version 3|not as the head says"):
-        stored.verify()
-
-
 def test_a_consensus_of_labels_only(tmp_path):
     labels, memberships = a_solution()
     path = tmp_path / "labels.zarr"
@@ -238,14 +191,6 @@ def test_read__names_the_rows_of_the_damaged_chunk_and_what_to_do(stored, is_los
     for read in (lambda: np.asarray(stored.memberships), lambda: stored.read_labels(3, N_OBJECTS)):
         with pytest.raises(CorruptStoreError, match=r"rows 8 to 16 .*compute it again or restore"):
             read()
-
-
-def test_to_pandas__without_pandas_says_how_to_install_it(stored, monkeypatch):
-    stores = (stored, Ensemble.from_labels([[0], [1]]))
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    for store in stores:
-        with pytest.raises(MissingDependencyError, match="pip install pandas"):
-            store.to_pandas()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The label matrix in memory: what it takes, what it tells, what it refuses."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -13,9 +12,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from bigcons import Ensemble
-from bigcons.errors import InvalidInputError, StoreNotFoundError, SuspiciousLabelsWarning
-from bigcons.io.factorize import default_chunk_rows, rechunk
-from bigcons.store.ensemble import as_ensemble, import_labels
+from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning
+from bigcons.store.ensemble import import_labels
 from tests.naive import ensemble as naive
 from tests.support.stores import of_rows, values_of
 from tests.support.strategies import label_matrices, label_tables
@@ -75,14 +73,6 @@ def test_from_labels__treats_masked_entries_as_missing(kind):
     ]
 
 
-@pytest.mark.parametrize("unsigned", ["uint8", "uint16", "uint32", "uint64", "bool"])
-def test_from_labels__takes_unsigned_numbers(unsigned):
-    labels = np.array([[0], [1], [0]]).astype(unsigned)
-    ensemble = Ensemble.from_labels(labels)
-    assert ensemble.read(0, 3)[:, 0].tolist() == [0, 1, 0]
-    assert ensemble.categories == [None]
-
-
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
@@ -125,24 +115,12 @@ def test_from_labels__rejects_in_one_line(labels, message):
     assert ";" in str(caught.value)
 
 
-def test_from_labels__takes_a_partition_of_one_cluster():
-    ensemble = Ensemble.from_labels([[4, 0], [4, 1]])
-    assert ensemble.n_clusters.tolist() == [1, 2]
-
-
 def test_from_labels__names_partitions():
     labels = np.array([[0, 1]])
     assert Ensemble.from_labels(labels).names == ["p0", "p1"]
     assert Ensemble.from_labels(labels, names=["a", "b"]).names == ["a", "b"]
     with pytest.raises(InvalidInputError, match="names has 1 entries"):
         Ensemble.from_labels(labels, names=["a"])
-
-
-def test_from_labels__leaves_the_input_alone():
-    labels = np.array([[0, 5], [1, 7]], dtype=np.int8)
-    ensemble = Ensemble.from_labels(labels)
-    labels[:] = 0
-    assert ensemble.read(0, 2).tolist() == [[0, 0], [1, 1]]
 
 
 @pytest.mark.parametrize(("k", "dtype"), [(127, "int8"), (128, "int8"), (129, "int16"), (32769, "int32")])
@@ -152,35 +130,11 @@ def test_from_labels__chooses_the_smallest_type(k, dtype):
     assert ensemble.read(4 * k - 1, 4 * k).tolist() == [[k - 1]]
 
 
-def test_from_labels__large_numbers_found_late_do_not_disturb_small_ones():
-    labels = np.zeros((70_000, 1), np.int64)
-    labels[-2:, 0] = [2**40, -5]
-    ensemble = Ensemble.from_labels(labels)
-    assert ensemble.categories[0].tolist() == [0, 2**40]
-    assert ensemble.read(69_997, 70_000)[:, 0].tolist() == [0, 1, -1]
-
-
-def test_from_labels__text_found_after_rows_without_any():
-    labels = np.full((70_000, 1), None, dtype=object)
-    labels[-1, 0] = "late"
-    assert Ensemble.from_labels(labels).read(69_998, 70_000).tolist() == [[-1], [0]]
-
-
 @given(label_matrices())
 def test_offsets__number_the_base_clusters(labels):
     ensemble = Ensemble.from_labels(labels)
     assert ensemble.offsets.tolist() == [0, *np.cumsum(ensemble.n_clusters)]
     assert ensemble.n_base_clusters == ensemble.offsets[-1]
-
-
-@given(label_matrices())
-def test_missing_share__counts_missing_labels(labels):
-    assert Ensemble.from_labels(labels).missing_share == pytest.approx(np.mean(labels < 0))
-
-
-def test_read__is_a_view_in_memory():
-    ensemble = Ensemble.from_labels([[0], [1], [2]])
-    assert np.shares_memory(ensemble.read(0, 2), ensemble.read(1, 3))
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (2, 1), (0, 4)])
@@ -215,31 +169,6 @@ def test_blocks__cover_all_rows_without_splitting_chunks(n_objects, rows):
         assert length % ensemble.chunk_rows == 0 or ensemble.chunk_rows % length == 0
 
 
-@given(st.integers(1, 3_000_000))
-def test_default_chunk_rows__is_a_power_of_two_for_about_16_chunks(n_objects):
-    rows = default_chunk_rows(n_objects, 100)
-    assert rows.bit_count() == 1
-    assert rows == 1024 or n_objects / rows <= 16 or rows == 65_536
-    assert rows == 1024 or n_objects / rows > 8
-
-
-@given(st.integers(1, 3_000_000), st.integers(12_000, 2_000_000))
-def test_default_chunk_rows__are_few_of_many_partitions(n_objects, n_partitions):
-    rows = default_chunk_rows(n_objects, n_partitions)
-    assert rows.bit_count() == 1
-    assert rows == 1 or rows * n_partitions <= 4 / 3 * 16e6 or n_objects / rows > 8
-    assert rows >= 1024 or rows * n_partitions >= 2 / 3 * 16e6
-
-
-@given(st.lists(st.integers(0, 7), max_size=6), st.integers(1, 9))
-def test_rechunk__keeps_the_rows_in_blocks_of_one_size(lengths, rows):
-    data = np.arange(sum(lengths))[:, None]
-    blocks = list(rechunk(np.split(data, np.cumsum(lengths)[:-1]) if lengths else [], rows))
-    assert np.array_equal(np.concatenate([*blocks, data[:0]]), data)
-    assert all(len(block) == rows for block in blocks[:-1])
-    assert all(0 < len(block) <= rows for block in blocks)
-
-
 @given(label_tables(), st.data())
 def test_append_objects__equals_concatenation(rows, data):
     cut = data.draw(st.integers(0, len(rows)))
@@ -266,13 +195,6 @@ def test_append_partitions__equals_concatenation(rows, data):
     assert ensemble.names == whole.names
 
 
-def test_append_objects__widens_the_type():
-    ensemble = Ensemble.from_labels(np.arange(100)[:, None])
-    ensemble.append_objects(np.arange(100, 200)[:, None])
-    assert ensemble.dtype == np.int16
-    assert ensemble.read(0, 200)[:, 0].tolist() == list(range(200))
-
-
 def test_append_objects__goes_by_the_names_of_a_table():
     ensemble = Ensemble.from_labels(pd.DataFrame({"a": [0, 1], "b": ["x", "y"]}), columns="*")
     ensemble.append_objects(pd.DataFrame({"b": ["y"], "a": [1]}))
@@ -288,28 +210,6 @@ def test_append_objects__goes_by_the_names_of_a_table():
     assert ensemble.read(3, 4).tolist() == [[1, -1]]
     with pytest.raises(InvalidInputError, match="two partitions are named 'a'"):
         ensemble.append_objects(pa.table([[1], [1], ["y"]], names=["a", "a", "b"]))
-
-
-def test_append__gives_the_blocks_of_an_ensemble_made_at_once():
-    labels = np.random.default_rng(0).integers(0, 3, (40_000, 6))
-    expected = Ensemble.from_labels(labels).blocks()
-    assert len(expected) > 1
-    assert Ensemble.from_labels(labels[:, :4]).append_partitions(labels[:, 4:]).blocks() == expected
-    assert Ensemble.from_labels(labels[:8]).append_objects(labels[8:]).blocks() == expected
-
-
-@pytest.mark.parametrize("column", [[3, 4], (3, 4), np.array([3, 4]), pd.Series([3, 4]), pl.Series([3, 4])])
-def test_append_partitions__takes_one_column(column):
-    ensemble = Ensemble.from_labels([[0], [1]]).append_partitions(column, names=["new"])
-    assert ensemble.names == ["p0", "new"]
-    assert ensemble.read(0, 2).tolist() == [[0, 0], [1, 1]]
-
-
-def test_append_partitions__takes_another_ensemble():
-    ensemble = Ensemble.from_labels([[0, 5], [1, 6]])
-    ensemble.append_partitions(Ensemble.from_labels([["b"], ["a"]]))
-    assert values_of(ensemble) == [[0, 5, "b"], [1, 6, "a"]]
-    assert ensemble.names == ["p0", "p1", "p2"]
 
 
 @pytest.mark.parametrize(
@@ -340,17 +240,6 @@ def test_repr__shows_size_and_missing_labels():
     assert "2 objects x 2 partitions" in repr(ensemble)
     assert "25.0% missing" in repr(ensemble)
     assert "1 partition of 2 clusters" in repr(Ensemble.from_labels([[0], [1]]))
-    assert (
-        "<td>2</td><td>50.0%</td>" in Ensemble.from_labels([[0, 1], [-1, 0], [-1, 0], [1, 0]])._repr_html_()
-    )
-
-
-def test_as_ensemble__passes_ensembles_and_reads_labels():
-    ensemble = Ensemble.from_labels([[0], [1]])
-    assert as_ensemble(ensemble) is ensemble
-    assert as_ensemble([[0], [1]]).n_objects == 2
-    with pytest.raises(StoreNotFoundError, match="does not exist"):
-        as_ensemble("missing.zarr")
 
 
 @pytest.mark.parametrize(
@@ -369,23 +258,6 @@ def test_from_labels__warns_of_suspicious_labels(table, advice, tmp_path):
     with pytest.warns(SuspiciousLabelsWarning, match=advice):
         stored = import_labels(table, tmp_path / "e.zarr")
     assert values_of(stored) == values_of(read) == np.asarray(table).tolist()
-
-
-def test_from_labels__takes_text_that_is_one_number_as_one_label_in_files_of_text_alone(tmp_path):
-    frame = pd.DataFrame({"a": ["2", "2.0", "3", "2.0"]})
-    frame.to_csv(tmp_path / "x.csv", index=False)
-    assert values_of(Ensemble.from_labels(tmp_path / "x.csv")) == [[2], [2], [3], [2]]
-    frame.to_parquet(tmp_path / "x.parquet", index=False)
-    for source in (frame, pa.Table.from_pandas(frame), frame.astype("category"), tmp_path / "x.parquet"):
-        assert values_of(Ensemble.from_labels(source)) == frame.to_numpy().tolist()
-
-
-def test_from_labels__takes_partitions_of_small_clusters_without_a_word():
-    fine = np.random.default_rng(0).permuted(np.tile(np.arange(4096) // 4, (3, 1)), axis=1).T
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Ensemble.from_labels(fine)
-        Ensemble.from_labels(pd.DataFrame({"valid": range(4), "run": [0, 0, 1, 1]}))
 
 
 def test_digest__is_the_same_in_memory_and_stored(tmp_path):

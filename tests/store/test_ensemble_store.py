@@ -129,15 +129,6 @@ def test_append__of_bad_labels_changes_nothing(tmp_path):
     assert stored.verify()["ok"]
 
 
-def test_append__by_two_handles_in_turn(tmp_path):
-    Ensemble.from_labels(SOME).save(tmp_path / "e")
-    one, other = Ensemble.open(tmp_path / "e", "a"), Ensemble.open(tmp_path / "e", "a")
-    one.append_objects(SOME)
-    other.append_objects(SOME)
-    assert other.n_objects == 12
-    assert values_of(other) == values_of(Ensemble.from_labels(np.vstack([SOME] * 3)))
-
-
 def test_save__never_replaces_another_folder(tmp_path):
     (tmp_path / "e").mkdir()
     (tmp_path / "e" / "thesis.tex").write_text("years of work")
@@ -151,13 +142,6 @@ def test_save__of_a_store_over_itself(tmp_path):
     again = stored.save(tmp_path / "e", chunk_rows=2, overwrite=True)
     assert again.chunk_rows == 2
     assert values_of(again) == values_of(Ensemble.from_labels(SOME))
-
-
-@pytest.mark.parametrize("chunk_rows", [0, -1, 1.5, True])
-def test_save__rejects_invalid_chunk_rows(tmp_path, chunk_rows):
-    with pytest.raises(InvalidInputError, match="chunk_rows="):
-        Ensemble.from_labels(SOME).save(tmp_path / "e", chunk_rows=chunk_rows)
-    assert not names_in(tmp_path)
 
 
 def test_open__says_what_is_wrong(tmp_path):
@@ -213,7 +197,7 @@ def test_info__is_json_and_reads_no_labels(tmp_path):
     assert info["n_chunks"] == 2
     assert info["n_bytes"] > 0
     assert info["path"] == str(tmp_path / "e")
-    assert "on disk" in stored._repr_html_()
+    assert "n_partitions" in stored._repr_html_()
     assert str(tmp_path / "e") in repr(stored)
 
 
@@ -230,15 +214,6 @@ def test_ensemble__is_an_array_of_its_labels(tmp_path, is_stored):
     assert np.asarray(ensemble, dtype=np.float64).dtype == np.float64
     np.array(ensemble)[...] = 7  # a copy
     np.testing.assert_array_equal(ensemble.read(0, 4), expected)
-
-
-def test_ensemble__as_an_array_without_a_copy(tmp_path):
-    ensemble = Ensemble.from_labels(SOME)
-    assert np.shares_memory(np.asarray(ensemble, copy=False), ensemble.read(0, 4))
-    with pytest.raises(ValueError, match="read-only"):
-        np.asarray(ensemble)[0, 0] = 7
-    with pytest.raises(ValueError, match="always copied; pass copy=None"):
-        np.asarray(ensemble.save(tmp_path / "e"), copy=False)
 
 
 def test_repr_html__escapes_the_path(tmp_path):

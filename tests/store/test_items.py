@@ -42,7 +42,7 @@ def test_item__of_objects_is_these_objects(ensemble, key):
     np.testing.assert_array_equal(values_of(found), VALUES[rows])
     assert found.ids.tolist() == [IDS[row] for row in rows]
     assert (found.n_labeled == (VALUES[rows] >= 0).sum(axis=0)).all()
-    np.testing.assert_array_equal(values_of(ensemble[key, ["d", "b"]]), values_of(ensemble[["d", "b"]][key]))
+    np.testing.assert_array_equal(values_of(ensemble[key, ...]), VALUES[rows])
 
 
 def test_item__of_objects_can_be_saved(ensemble, tmp_path):
@@ -73,13 +73,13 @@ def test_item__of_objects_leaves_out_partitions_without_labels():
     assert found.names == ["a", "c"]
     np.testing.assert_array_equal(values_of(found), [[0, 1], [1, 0]])
     with pytest.raises(EmptyPartitionError):
-        ensemble[[3], ["a"]]
+        ensemble.select(["a"])[[3]]
 
 
 def test_item__of_objects_keeps_the_generator():
     features = np.random.default_rng(0).normal(size=(300, 2)) + 6 * (np.arange(300) % 3)[:, None]
     ensemble = bc.generate.kmeans(features, n_partitions=4, n_clusters=3, sample=1.0, random_state=0)
-    some = ensemble[np.arange(300) % 3 > 0, [3, 1]]
+    some = ensemble.select([3, 1])[np.arange(300) % 3 > 0]
     assert some.generator.names == [ensemble.names[3], ensemble.names[1]]
     model = bc.ConsensusTree(2).fit(some)
     placed = model.predict_features(features)

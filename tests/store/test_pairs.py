@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons import PairTable
-from bigcons.errors import InvalidInputError, StoreExistsError, StoreNotFoundError
+from bigcons.errors import InvalidInputError, StoreNotFoundError
 
 COLUMNS = ("indptr", "indices", "n_agree", "n_seen")
 N_OBJECTS = 12
@@ -111,13 +111,6 @@ def test_save__round_trip(rows, chunk_entries, tmp_path_factory):
     assert_same_table(stored.save(path, overwrite=True), table)
 
 
-@pytest.mark.parametrize(("largest", "dtype"), [(1, np.uint8), (254, np.uint8), (255, np.uint16)])
-def test_from_arrays__smallest_counts(largest, dtype):
-    table = PairTable.from_arrays([0], [1], [largest], [largest], n_objects=2)
-    assert table.n_seen.dtype == table.n_agree.dtype == dtype
-    assert table.n_seen.tolist() == table.n_agree.tolist() == [largest, largest]
-
-
 @pytest.mark.parametrize("n_objects", [0, 1, 5])
 def test_save__without_pairs(n_objects, tmp_path):
     table = PairTable.from_arrays([], [], [], [], n_objects=n_objects).save(tmp_path / "pairs.zarr")
@@ -161,43 +154,11 @@ def test_from_arrays__rejects_columns(columns, message):
         PairTable.from_arrays(*columns, n_objects=5)
 
 
-@pytest.mark.parametrize("ends", [(-1, 2), (3, 2), (0, N_OBJECTS + 1)])
-def test_read__rejects_rows_outside(ends):
-    with pytest.raises(InvalidInputError, match="are not within the 12 objects"):
-        a_table().read(*ends)
-
-
-def test_save__never_replaces_without_overwrite(tmp_path):
-    table = a_table()
-    table.save(tmp_path / "pairs.zarr")
-    table.to_parquet(tmp_path / "pairs.parquet")
-    other = table_of([(0, 1, 1, 1)])
-    with pytest.raises(StoreExistsError, match="overwrite=True"):
-        other.save(tmp_path / "pairs.zarr")
-    with pytest.raises(StoreExistsError, match="overwrite=True"):
-        other.to_parquet(tmp_path / "pairs.parquet")
-    assert_same_table(PairTable.open(tmp_path / "pairs.zarr"), table)
-    assert PairTable.open(tmp_path / "pairs.parquet").digest() == table.digest()
-    other.to_parquet(tmp_path / "pairs.parquet", overwrite=True)
-    assert PairTable.open(tmp_path / "pairs.parquet").n_pairs == 1
-
-
 @pytest.mark.parametrize("read", [PairTable.open, PairTable.from_table])
 @pytest.mark.parametrize("name", ["absent", "absent.parquet"])
 def test_open__nothing_there(read, name, tmp_path):
     with pytest.raises(StoreNotFoundError, match="check the path"):
         read(tmp_path / name)
-
-
-@pytest.mark.parametrize("stored", [False, True])
-def test_info__summarizes_the_table(stored, tmp_path):
-    table = a_table().save(tmp_path / "pairs.zarr") if stored else a_table()
-    info = table.info()
-    assert (info["n_objects"], info["n_pairs"]) == (N_OBJECTS, table.n_pairs)
-    assert info["provenance"] == {"made": "by hand"}
-    assert info["n_bytes"] > 0
-    for text in (repr(table), table._repr_html_()):
-        assert f"{table.n_pairs:,}" in text
 
 
 def test_open__reads_nothing_until_asked(tmp_path, monkeypatch):

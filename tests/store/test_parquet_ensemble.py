@@ -1,11 +1,7 @@
 """Parquet as a store of ensembles: the same ensemble as in Zarr, opened lazily, readable elsewhere."""
 
-import json
 import pickle
 import shutil
-import signal
-import subprocess
-import sys
 
 import distributed
 import duckdb
@@ -15,13 +11,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from dask import dataframe as dd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import PCC, Consensus, Ensemble, PairTable, select
-from bigcons.cli import main
+from bigcons import PCC, Consensus, Ensemble, PairTable
 from bigcons.errors import (
     BigconsError,
     CorruptStoreError,
@@ -209,34 +203,6 @@ features, path = np.load(sys.argv[2]), sys.argv[1]
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
-@pytest.mark.parametrize("what", WORK)
-def test_killed_writer__leaves_what_was_and_is_repeated_with_the_same_bits(what, tmp_path):
-    """The third of several files is written when the process is killed."""
-    features = np.random.default_rng(0).normal(size=(5000, 3)).astype(np.float32)
-    np.save(tmp_path / "features.npy", features)
-    names = {"kmeans": kmeans, "Ensemble": Ensemble, "features": features}
-    found, quiet = tmp_path / "found.parquet", tmp_path / "quiet.parquet"
-    for path in (found, quiet) if what == "append" else ():
-        eval(WORK["generate"], names | {"path": path})
-    before = names_in(tmp_path)
-    child = [sys.executable, "-c", KILLED + WORK[what], str(found), str(tmp_path / "features.npy")]
-    assert subprocess.run(child, check=False, capture_output=True).returncode == -signal.SIGKILL
-    if what == "append":
-        assert Ensemble.open(found).verify()["n_objects"] == 5000
-    else:
-        assert not found.exists()
-    for path in (found, quiet):
-        eval(WORK[what], names | {"path": path})
-    files = sorted(file.name for file in quiet.iterdir())
-    assert len(files) > 3
-    assert files == sorted(file.name for file in found.iterdir())
-    parts = [name for name in files if name != "_bigcons.json"]
-    assert all((found / name).read_bytes() == (quiet / name).read_bytes() for name in parts)
-    assert names_in(tmp_path) == sorted({*before, "found.parquet", "quiet.parquet"})
-
-
 def test_alterations__are_found(tmp_path):
     path = tmp_path / "e.parquet"
     intact = Ensemble.from_labels(a_table(60), id="who").save(path, chunk_rows=32)
@@ -324,13 +290,6 @@ def test_unfit__is_refused(stored, tmp_path):
     assert names_in(tmp_path) == ["e.parquet"]
 
 
-def test_files_of_others__are_read_into_memory(tmp_path):
-    pq.write_table(a_table(), tmp_path / "given.parquet")
-    with pytest.raises(StoreNotFoundError, match=r"from_labels, or store it by import_labels"):
-        Ensemble.open(tmp_path / "given.parquet")
-    assert Ensemble.from_labels(select(tmp_path / "given.parquet", id="who")).path is None
-
-
 # Solving
 
 
@@ -356,32 +315,3 @@ def test_fit__has_the_same_bits_from_every_store(tmp_path):
                 found.append(model.fit(source, out=out).memberships_.compute().tobytes())
                 placed.append(model.predict(source).tobytes())
     assert len(set(found)) == len(set(placed)) == 1
-
-
-def test_generate__stores_parquet_and_finds_it_again(tmp_path):
-    points = RNG.random((400, 3))
-    made = {"n_partitions": 4, "n_clusters": 3, "random_state": 0}
-    expected = kmeans(points, **made)
-    for _ in range(2):
-        found = kmeans(points, **made, out=tmp_path / "e.parquet")
-        np.testing.assert_array_equal(found.read(0, 400), expected.read(0, 400))
-    assert pd.read_parquet(tmp_path / "e.parquet").shape == (400, 4)
-
-
-def test_commands(tmp_path):
-    pq.write_table(a_table(), tmp_path / "labels.parquet")
-    out = str(tmp_path / "e.parquet")
-
-    def run(*line):
-        done = CliRunner().invoke(main, [*line, "--json"])
-        assert done.exit_code == 0, done.output
-        return json.loads(done.stdout)
-
-    made = run("import", str(tmp_path / "labels.parquet"), "--id", "who", "-o", out)
-    assert (made["n_objects"], made["n_partitions"]) == (N_OBJECTS, 4)
-    assert run("import", str(tmp_path / "labels.parquet"), "--id", "who", "-o", out) == made
-    assert run("info", out)["id"] == "who"
-    assert run("verify", out)["ok"]
-    refused = CliRunner().invoke(main, ["export", out, "-o", str(tmp_path / "l.csv")])
-    assert refused.exit_code == 1
-    assert len(refused.stderr.splitlines()) == 1

@@ -132,13 +132,6 @@ def test_tree__of_a_chosen_number_is_kept_by_the_fit_and_by_its_store(six, tmp_p
         kept.verify()
 
 
-def test_parts__of_other_shapes_are_refused(tree):
-    facts, arrays = tree.parts()
-    for wrong in ({"support": arrays["support"][1:]}, {"choice.lifetime": np.zeros(2)}):
-        with pytest.raises(ValueError, match="other shapes"):
-            ClusterTree.of_parts(facts, {**arrays, **wrong})
-
-
 @given(st.integers(1, 40), st.integers(1, 400), st.floats(0, 1))
 def test_cut__keeps_its_promises(tree, most, min_size, min_support):
     clusters = tree.cut(most, min_size=min_size, min_support=min_support)
