@@ -6,20 +6,20 @@
 from __future__ import annotations
 
 import html
-import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from bigcons.contingency import codes_for
 from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.io.sources import open_source
-from bigcons.memory import BLOCK_ROWS, format_size, parse_size, row_blocks, rows_within
+from bigcons.memory import BLOCK_ROWS, parse_size, row_blocks, rows_within
 from bigcons.methods import METHODS
 from bigcons.metrics import cluster_overlap, cluster_profiles, partition_agreement
 from bigcons.report.page import name_of, page, percent
@@ -33,15 +33,10 @@ from bigcons.trust.confidence import Evidence
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from bigcons.metrics.profiles import ClusterProfiles
 
-LEVELS = (0.5, 0.7, 0.9, 0.99)
-"""Confidence is counted between these."""
-
-AT_A_GLANCE = ("objects", "objects without a label", "clusters", "mean confidence")
-"""Facts of the result; the others are of the solver."""
+DOUBTFUL = 0.5
+"""Objects of lower confidence are counted."""
 
 
 class Report:
@@ -122,7 +117,7 @@ class Report:
     ) -> None:
         check_int("n_objects", n_objects)
         check_int("n_clusters", n_clusters)
-        self._source = source = _Source.of(consensus)
+        self._source = source = _Source(consensus)
         opened = None if ensemble is None else as_ensemble(ensemble)
         if opened is not None and opened.n_objects != source.n_objects:
             raise InvalidInputError(
@@ -137,6 +132,11 @@ class Report:
         self._counts = counts = _Counts(source, opened, n_objects, client)
         self.clusters: pa.Table = counts.clusters()
         self.least_certain: pa.Table | None = counts.least_certain
+        if source.ids is not None and self.least_certain:
+            held: Any = source.ids
+            read = getattr(held, "read", lambda start, _: held.values.slice(start, 1))
+            ids = [read(row, row + 1) for row in self.least_certain["object"].to_pylist()]
+            self.least_certain = self.least_certain.add_column(1, "id", pa.concat_arrays(ids))
         self.partitions: pa.Table | None = _partitions(counts.tables, opened)
         self._n_profiles = n_clusters
         self.profiles: ClusterProfiles | None = None
@@ -174,16 +174,12 @@ class Report:
     def html(self) -> str:
         """Return the page."""
         source, columns = self._source, self.clusters
-        facts = {name: fact for name, fact in self.facts.items() if fact is not None}
-        papers = {cls.__name__: cls.info.paper for cls in METHODS.values()}
-        paper = f" ({papers[source.method]})" if source.method in papers else ""
+        papers = {cls.__name__: f" ({cls.info.paper})" for cls in METHODS.values()}
         return page(
-            report=self, name=source.name, method=source.method + paper, n_objects=source.n_objects,
-            facts={name: fact for name, fact in facts.items() if name in AT_A_GLANCE},
-            solver={name: fact for name, fact in facts.items() if name not in AT_A_GLANCE},
+            report=self, source=source, method=source.method + papers.get(source.method, ""),
+            facts={name: fact for name, fact in self.facts.items() if fact is not None},
             unknown=[n for n in columns.column_names if columns[n].null_count == len(columns)],
-            levels=self._counts.levels_in_words(), n_profiles=self._n_profiles, pictures=self._pictures,
-            history=source.history, parameters=source.parameters, provenance=source.provenance,
+            n_profiles=self._n_profiles, pictures=self._pictures,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -208,7 +204,7 @@ def figures_of(
     from bigcons import plots
     from bigcons.plots.graphs import LEAST_OVERLAP
 
-    source = _Source.of(consensus)
+    source = _Source(consensus)
     figures, solved = {}, source.consensus
     if source.memberships is not None:
         figures["memberships"] = plots.memberships(solved)
@@ -234,73 +230,52 @@ def figures_of(
 # What is read
 
 
-class _Source(NamedTuple):
-    """A consensus, stored or held by a fitted method."""
+class _Source:
+    """A consensus, stored or held by a fitted method.
 
-    consensus: Any
-    """The `Consensus` or the method."""
-    name: str
-    method: str
-    n_objects: int
-    n_clusters: int
-    """Clusters asked for, including those without objects."""
+    ``n_clusters`` were asked for, some perhaps without objects; ``trust`` is a `Trust`, or the `Consensus`
+    that has one, if any.
+    """
+
     labels: Any
-    memberships: Any
-    trust: Any
-    """A `Trust` or the `Consensus` that has one; None without any."""
-    history: Mapping[str, Any]
-    results: Mapping[str, Any]
-    parameters: Mapping[str, Any]
-    provenance: Mapping[str, Any]
-    ids: Any
-    tree: ClusterTree | None
+    memberships: Any = None
+    trust: Any = None
 
-    @classmethod
-    def of(cls, consensus: Any) -> _Source:
+    def __init__(self, consensus: Any) -> None:
         if isinstance(consensus, (str, os.PathLike)):
             consensus = Consensus.open(consensus)
+        self.consensus: Any = consensus
+        self.tree: ClusterTree | None = getattr(consensus, "tree_", None)
         if isinstance(consensus, Consensus):
-            return cls(
-                consensus, consensus.path, str(consensus.parameters.get("method", "Consensus")),
-                consensus.n_objects, consensus.n_clusters, consensus.label_rows,
-                consensus.membership_rows if consensus.has_memberships else None,
-                consensus if consensus.has_trust else None, consensus.history, consensus.results,
-                consensus.parameters, consensus.provenance, consensus.id_column, consensus.tree,
-            )  # fmt: skip
-        if not hasattr(consensus, "labels_"):
+            self.name, self.labels, self.tree = consensus.path, consensus.label_rows, consensus.tree
+            self.method = str(consensus.parameters.get("method", "Consensus"))
+            self.n_clusters, self.ids = consensus.n_clusters, consensus.id_column
+            self.memberships = consensus.membership_rows if consensus.has_memberships else None
+            self.trust = consensus if consensus.has_trust else None
+            self.history, self.results = consensus.history, consensus.results
+            self.parameters, self.provenance = consensus.parameters, consensus.provenance
+        elif hasattr(consensus, "labels_"):
+            self.name, self.labels, self.method = "in memory", consensus.labels_, type(consensus).__name__
+            rows = getattr(consensus, "_memberships", None)
+            self.memberships = rows.membership_rows if isinstance(rows, Consensus) else rows
+            self.n_clusters = (
+                int(self.labels.max(initial=0)) + 1 if rows is None else self.memberships.shape[1]
+            )
+            self.trust, self.ids = getattr(consensus, "_trust", None), getattr(consensus, "_ids", None)
+            self.history, self.results = consensus.history_, fit_results(consensus)
+            self.parameters, self.provenance = consensus.get_params(deep=False), {}
+        else:
             what = type(consensus).__name__
             raise InvalidInputError(
                 f"consensus is {what} without labels_; pass a Consensus, its path, or a fitted method.",
                 parameter="consensus",
             )
-        labels, rows = consensus.labels_, getattr(consensus, "_memberships", None)
-        rows = rows.membership_rows if isinstance(rows, Consensus) else rows
-        K = int(labels.max(initial=0)) + 1 if rows is None else rows.shape[1]
-        return cls(
-            consensus, "in memory", type(consensus).__name__, len(labels), K, labels, rows,
-            getattr(consensus, "_trust", None), consensus.history_, fit_results(consensus),
-            consensus.get_params(deep=False), {}, getattr(consensus, "_ids", None),
-            getattr(consensus, "tree_", None),
-        )  # fmt: skip
+        self.n_objects = self.labels.shape[0]
 
     @property
     def names(self) -> Any:
         """What identifies the objects; see `names_of_rows`."""
         return range(self.n_objects) if self.ids is None else self.ids
-
-    def confidence_rows(self, start: int, stop: int) -> np.ndarray | None:
-        """Return how far objects can be trusted, (rows,) `TRUST_ROW`, else their largest memberships."""
-        if isinstance(self.trust, Consensus):
-            return self.trust.read_trust(start, stop)
-        rows = np.zeros(stop - start, TRUST_ROW)
-        if self.trust is not None:
-            for name in TRUST_ROW.names or ():
-                rows[name] = getattr(self.trust, name)[start:stop]
-        elif self.memberships is not None:
-            rows["confidence"] = np.asarray(self.memberships[start:stop]).max(axis=1)
-        else:
-            return None
-        return rows
 
 
 class _Counts:
@@ -310,50 +285,49 @@ class _Counts:
         self.sizes: np.ndarray = np.zeros(source.n_clusters, np.int64)
         self.confidence: np.ndarray = np.zeros(source.n_clusters)
         """The confidence of the objects of each cluster, summed."""
-        self.levels: np.ndarray = np.zeros(len(LEVELS) + 1, np.int64)
         self.n_unlabeled = 0
+        self.n_doubtful = 0
         self.least_certain: Any = None
         self.tables: tuple[Any, Any] | None = None
         """The tables of clusters and of partitions, if known."""
         self._n_objects = n_objects
-        self._columns = list(TRUST_ROW.names or ())
-        """Fields of `TRUST_ROW` that are known, if any."""
-        if source.trust is None and ensemble is not None:
+        trust, labels = source.trust, source.labels
+        if trust is None and ensemble is not None:
             with open_engine(client) as engine:
-                codes, values = codes_for(ensemble, source.labels)
-                evidence = Evidence(ensemble, codes, values, engine)
-                for block, rows in evidence.weigh_blocks(lambda _, rows: rows):
-                    self._add(block.start, source.labels[block.start : block.stop], rows)
+                evidence = Evidence(ensemble, *codes_for(ensemble, labels), engine)
+                for block, of_rows in evidence.weigh_blocks(lambda _, rows: rows):
+                    known = {name: of_rows[name] for name in TRUST_ROW.names or ()}
+                    self._add(block.start, labels[block.start : block.stop], known)
                 self.tables = evidence.sums.tables(ensemble)
         else:
-            if isinstance(source.trust, Consensus):
-                self.tables = source.trust.trust_tables
-            elif source.trust is not None:
-                self.tables = source.trust.clusters, source.trust.partitions
-            else:
-                self._columns = [] if source.memberships is None else ["confidence"]
+            if trust is not None:
+                is_stored = isinstance(trust, Consensus)
+                self.tables = trust.trust_tables if is_stored else (trust.clusters, trust.partitions)
             for block in row_blocks(source.n_objects, BLOCK_ROWS):
-                trust = source.confidence_rows(block.start, block.stop)
-                self._add(block.start, source.labels[block.start : block.stop], trust)
-        if source.ids is not None:
-            self.least_certain = _with_ids(self.least_certain, source.ids)
+                rows = slice(block.start, block.stop)
+                known = {}
+                if isinstance(trust, Consensus):
+                    of_rows = trust.read_trust(block.start, block.stop)
+                    known = {name: of_rows[name] for name in TRUST_ROW.names or ()}
+                elif trust is not None:
+                    known = {name: getattr(trust, name)[rows] for name in TRUST_ROW.names or ()}
+                elif source.memberships is not None:
+                    known = {"confidence": np.asarray(source.memberships[rows]).max(axis=1)}
+                self._add(block.start, labels[rows], known)
 
-    def _add(self, start: int, labels: Any, trust: np.ndarray | None) -> None:
-        """Add the labels (rows,) of a block and, if known, their confidence."""
-        import pyarrow as pa
-
+    def _add(self, start: int, labels: Any, trust: dict[str, np.ndarray]) -> None:
+        """Add the labels (rows,) of a block and what is known of `TRUST_ROW`, by name."""
         labeled = np.flatnonzero(labels >= 0)
         self.n_unlabeled += labels.size - labeled.size
         self.sizes += np.bincount(labels[labeled], minlength=self.sizes.size)
-        if trust is None:
+        if not trust:
             return
         confidence = trust["confidence"][labeled].astype(np.float64)
         self.confidence += np.bincount(labels[labeled], confidence, self.sizes.size)
-        levels = np.searchsorted(LEVELS, confidence, side="right")
-        self.levels += np.bincount(levels, minlength=self.levels.size)
+        self.n_doubtful += int(np.count_nonzero(confidence < DOUBTFUL))
         lowest = labeled[np.lexsort((labeled, confidence))[: self._n_objects]]
         columns = {"object": start + lowest, "cluster": labels[lowest].astype(np.int64)}
-        for name in self._columns:
+        for name in trust:
             columns["second_label" if name == "second_labels" else name] = trust[name][lowest]
         before = [] if self.least_certain is None else [self.least_certain]
         rows = pa.concat_tables([*before, pa.table(columns)])
@@ -362,40 +336,17 @@ class _Counts:
 
     def clusters(self) -> pa.Table:
         """Return the table of clusters with objects, from the largest to the smallest."""
-        import pyarrow as pa
-
         shown = np.argsort(-self.sizes, kind="stable")
         shown = shown[self.sizes[shown] > 0]
         share = self.sizes[shown] / max(self.sizes.sum(), 1)
         if self.tables is not None:
             rows = {cluster: row for row, cluster in enumerate(self.tables[0]["cluster"].to_pylist())}
-            return (
-                self.tables[0].take([rows[k] for k in shown.tolist()]).add_column(2, "share", pa.array(share))
-            )
+            known = self.tables[0].take([rows[k] for k in shown.tolist()])
+            return known.add_column(2, "share", pa.array(share))
         columns = {"cluster": shown, "size": self.sizes[shown], "share": share}
         if self.least_certain is not None:
             columns["confidence"] = self.confidence[shown] / self.sizes[shown]
         return pa.table(columns)
-
-    def levels_in_words(self) -> list[dict[str, Any]]:
-        """Return how many objects are of each range of confidence, the highest first."""
-        bounds = [f"{a:g} to {b:g}" for a, b in itertools.pairwise(LEVELS)]
-        words = [f"below {LEVELS[0]:g}", *bounds, f"{LEVELS[-1]:g} or more"]
-        shares = (self.levels / max(int(self.levels.sum()), 1)).tolist()
-        columns = zip(words, self.levels.tolist(), shares, strict=True)
-        rows = [dict(zip(("confidence", "objects", "share"), row, strict=True)) for row in columns]
-        return rows[::-1] if self.least_certain is not None else []
-
-
-def _with_ids(table: pa.Table | None, ids: Any) -> pa.Table | None:
-    """Return the table of some objects with their ids."""
-    import pyarrow as pa
-
-    if table is None or not len(table):
-        return table
-    read = ids.read if hasattr(ids, "read") else lambda start, _: ids.values.slice(start, 1)
-    values = [read(row, row + 1) for row in table["object"].to_pylist()]
-    return table.add_column(1, "id", pa.concat_arrays(values))
 
 
 def _features_of(source: _Source, features: Any) -> Any:
@@ -434,17 +385,9 @@ def _facts(source: _Source, counts: _Counts, tree: ClusterTree | None) -> dict[s
     if counts.least_certain is not None:
         facts["mean confidence"] = float(counts.confidence.sum() / max(int(counts.sizes.sum()), 1))
     facts |= {name_of(name): value for name, value in source.results.items() if name not in counted}
-    starts = facts.pop(name_of("start_objectives"), None)
-    seconds, memory = (
-        [value for value in source.history.get(name, []) if value is not None]
-        for name in ("seconds", "memory")
-    )
-    return {
-        **facts,
-        **({} if starts is None else {"starts": len(starts)}),
-        "seconds in passes": float(sum(seconds)) if seconds else None,
-        "most memory after a pass": format_size(max(memory)) if memory else None,
-    }
+    facts.pop(name_of("start_objectives"), None)
+    seconds = [value for value in source.history.get("seconds", []) if value is not None]
+    return {**facts, "seconds in passes": float(sum(seconds)) if seconds else None}
 
 
 def _warnings(report: Report) -> Iterator[str]:
@@ -459,9 +402,9 @@ def _warnings(report: Report) -> Iterator[str]:
         yield f"Without objects: {empty:,} of the {source.n_clusters:,} clusters asked for."
     if n_tiny := counted["n_tiny_clusters"]:
         yield f"Tiny, below a tenth of the mean size: {n_tiny:,} of {counted['n_clusters']:,} clusters."
-    if counts.levels[0]:
-        low = _share(int(counts.levels[0]), int(counts.sizes.sum()), "objects")
-        yield f"{low} have a confidence below {LEVELS[0]:g}."
+    if counts.n_doubtful:
+        low = _share(counts.n_doubtful, int(counts.sizes.sum()), "objects")
+        yield f"{low} have a confidence below {DOUBTFUL:g}."
     if "stability" in clusters.column_names:
         rows = zip(clusters["cluster"].to_pylist(), clusters["stability"].to_pylist(), strict=True)
         if weak := [str(k) for k, value in rows if value is not None and value < 0.5]:

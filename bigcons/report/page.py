@@ -50,15 +50,9 @@ def page(**content: Any) -> str:
         "number": lambda value: f"{value:,}",
         "percent": percent,
     }
-    return templates.get_template("template.html").render(
-        **content,
-        cell=cell,
-        numeric_columns=numeric_columns,
-        ranked=ranked,
-        traits=traits,
-        passes=passes,
-        version=__version__,
-    )
+    templates.globals |= {"cell": cell, "numeric_columns": numeric_columns, "ranked": ranked}
+    templates.globals |= {"traits": traits, "passes": passes, "version": __version__}
+    return templates.get_template("template.html").render(content)
 
 
 def name_of(column: str) -> str:
@@ -111,17 +105,12 @@ def traits(profiles: Any, cluster: int) -> tuple[list[dict[str, Any]], list[dict
     """Return the rows of `ClusterProfiles` of one cluster: of numbers and dates, those that differ most from
     all objects first, and of text.
     """
-    numbers = [row for table in (profiles.numbers, profiles.dates) for row in _of_cluster(table, cluster)]
-    numbers.sort(key=lambda row: -abs(row["difference"] or 0.0))
-    texts = [{**row, "overall_share": row["overall"]} for row in _of_cluster(profiles.categories, cluster)]
-    return numbers, texts
-
-
-def _of_cluster(table: Any, cluster: int) -> list[dict[str, Any]]:
-    import pyarrow.compute as pc
-
-    rows: list[dict[str, Any]] = table.filter(pc.field("cluster") == cluster).to_pylist()
-    return rows
+    tables = (profiles.numbers, profiles.dates, profiles.categories)
+    numbers, dates, texts = ([r for r in table.to_pylist() if r["cluster"] == cluster] for table in tables)
+    return (
+        sorted([*numbers, *dates], key=lambda row: -abs(row["difference"] or 0.0)),
+        [{**row, "overall_share": row["overall"]} for row in texts],
+    )
 
 
 def passes(history: Mapping[str, Sequence[Any]]) -> tuple[list[str], list[dict[str, Any]]]:

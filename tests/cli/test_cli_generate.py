@@ -1,71 +1,44 @@
-"""``bigcons generate`` with every scheme, on small real files."""
+"""``bigcons generate`` with every scheme, and ``bigcons run``, which is short for it and ``solve``."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyarrow import csv
+from pyarrow import csv, parquet
 
-from bigcons import Ensemble, generate
+from bigcons import Consensus, Ensemble, datasets, generate
 from bigcons.cli import main
+from bigcons.methods import ConsensusTree
 
 N_OBJECTS = 400
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run `bigcons generate features.npy -o e.zarr` with further options."""
+    """Run a command line in a folder with features.npy, and separate.npy of three clear classes."""
     monkeypatch.chdir(tmp_path)
     np.save("features.npy", np.random.default_rng(0).normal(size=(N_OBJECTS, 5)))
-
-    def invoke(options=""):
-        return CliRunner().invoke(main, f"generate features.npy -o e.zarr {options}".split())
-
-    return invoke
+    np.save("separate.npy", datasets.planted_features(600, 5, separation=12)[0])
+    return lambda line: CliRunner().invoke(main, line.split())
 
 
-@pytest.fixture
-def made(run):
-    """Run a command line that must succeed, and return its ensemble."""
-
-    def invoke(options=""):
-        result = run(f"{options} --json")
-        assert result.exit_code == 0, result.output
-        assert result.stderr == ""
-        assert json.loads(result.stdout)["n_objects"] == N_OBJECTS
-        return Ensemble.open("e.zarr")
-
-    return invoke
-
-
-def labels_of(ensemble):
-    return ensemble.read(0, N_OBJECTS)
-
-
-def test_generate__without_options_is_mixed(made):
-    expected = generate.mixed("features.npy", n_partitions=100, random_state=0)
-    np.testing.assert_array_equal(labels_of(made()), labels_of(expected))
+def names():
+    return sorted(path.name for path in Path().iterdir())
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
+        ("", lambda x: generate.mixed(x, n_partitions=100, random_state=0)),
         (
             "--scheme kmeans --n-partitions 3 --n-clusters split --sample 1",
             lambda x: generate.kmeans(x, n_partitions=3, n_clusters="split", sample=1.0, random_state=0),
-        ),
-        (
-            "--scheme kmeans --n-partitions 3",
-            lambda x: generate.kmeans(x, n_partitions=3, random_state=0),
-        ),
-        (
-            "--scheme landmarks --n-partitions 4",
-            lambda x: generate.landmarks(x, n_partitions=4, n_clusters=(2, 20), random_state=0),
         ),
         (
             "--scheme landmarks --n-partitions 4 --n-clusters 3:5 --no-standardize",
@@ -80,10 +53,8 @@ def test_generate__without_options_is_mixed(made):
             ),
         ),
         (
-            "--scheme feature-views --n-features 2 --n-clusters 3 --no-standardize",
-            lambda x: generate.feature_views(
-                x, n_features=2, n_clusters=3, random_state=0, standardize=False
-            ),
+            "--scheme feature-views --n-features 2 --n-clusters 3",
+            lambda x: generate.feature_views(x, n_features=2, n_clusters=3, random_state=0),
         ),
         (
             "--scheme object-views --n-clusters 3 --n-partitions 6 --repetition 3",
@@ -92,86 +63,121 @@ def test_generate__without_options_is_mixed(made):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_generate__is_the_function_of_the_scheme(made, options, expected):
-    ensemble = made(options)
-    reference = expected("features.npy")
+def test_generate__is_the_function_of_the_scheme(run, options, expected):
+    result = run(f"generate features.npy -o e.zarr {options} --json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    assert json.loads(result.stdout)["n_objects"] == N_OBJECTS
+    ensemble, reference = Ensemble.open("e.zarr"), expected("features.npy")
     assert ensemble.names == reference.names
-    np.testing.assert_array_equal(labels_of(ensemble), labels_of(reference))
+    np.testing.assert_array_equal(ensemble.read(0, N_OBJECTS), reference.read(0, N_OBJECTS))
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("line", "words"),
     [
-        ("--scheme object-views --n-clusters 3 --sample 0.5", ["'object-views' takes no --sample"]),
-        ("--n-features 3", ["'mixed' takes no --n-features"]),
-        ("--n-clusters 3", ["'mixed' takes no --n-clusters"]),
-        ("--scheme landmarks --sample 0.5", ["'landmarks' takes no --sample"]),
-        ("--scheme kmeans --repetition 3", ["'kmeans' takes no --repetition; it takes --n-partitions"]),
-        ("--scheme feature-views", ["'feature-views' needs --n-clusters, --n-features"]),
-        ("--scheme object-views", ["'object-views' needs --n-clusters"]),
-        ("--scheme hdbscan", ["'hdbscan'", "object-views"]),
+        ("generate {0} --n-clusters 3", "'mixed' takes no --n-clusters"),
+        ("generate {0} --scheme kmeans --repetition 3", "takes no --repetition; it takes --n-partitions"),
+        ("generate {0} --scheme feature-views", "'feature-views' needs --n-clusters, --n-features"),
+        ("generate {0} --scheme hdbscan", "object-views"),
+        ("generate {0} --scheme feature-views --n-features 9 --n-clusters 2", "only 5 features vary"),
+        (
+            "generate {0} --scheme object-views --n-clusters 2 --n-partitions 3 --repetition 4",
+            "--repetition 4",
+        ),
+        ("generate {0} --train some", "--train some"),
+        ("generate {0} --scheme zipf --alpha-range 2:1", "alpha_range[1]=1"),
+        ("run {0}", "Give the number of clusters with -k, or -k auto"),
+        ("run {0} -k 3 -m pccc", "Did you mean pcc?"),
+        ("run {0} -k few", "'few' is not a number"),
+        ("run {0} -k 3:8", "-k range(3, 9) has type range; use an integer >= 1"),
+        ("run {0} -k 3 --base-clusters 5", "No such option '--base-clusters'"),
     ],
 )
-def test_generate__refuses_what_a_scheme_does_not_have(run, options, words):
-    result = run(options)
+def test_generate_and_run__refuse_before_any_work(run, line, words):
+    result = run(line.format("features.npy -o out"))
     assert result.exit_code == 2
-    assert all(word in " ".join(result.stderr.split()) for word in words)
-    assert [path.name for path in Path().iterdir()] == ["features.npy"]
+    assert words in " ".join(result.stderr.split())
+    assert names() == ["features.npy", "separate.npy"]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("--scheme feature-views --n-features 9 --n-clusters 2", "only 5 features vary"),
-        ("--scheme object-views --n-clusters 2 --n-partitions 3 --repetition 4", "--repetition 4"),
-        ("--train some", "--train some"),
-        ("--scheme zipf --alpha-range a:b", "--alpha-range a:b"),
-        ("--scheme zipf --alpha-range 2:1", "alpha_range[1]=1"),
-    ],
-)
-def test_generate__says_in_one_line_what_the_scheme_refuses(run, options, words):
-    result = run(options)
-    assert result.exit_code == 2
-    assert words in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert [path.name for path in Path().iterdir()] == ["features.npy"]
-
-
-def test_generate__the_same_command_again_finds_its_result(run):
-    scheme = "kmeans --n-partitions 3"
-    first, again = run(f"--scheme {scheme}"), run(f"--scheme {scheme}")
-    assert (first.exit_code, again.exit_code) == (0, 0)
-    assert again.stdout == first.stdout
-    assert again.stderr == "e.zarr already holds the result of this call.\n"
-    other = run(f"--scheme {scheme} --n-clusters 3")
-    assert other.exit_code == 1
-    assert "--n-clusters (2, 10), not (3, 3); pass --overwrite" in other.stderr
-    assert run(f"--scheme {scheme} --n-clusters 3 --overwrite").exit_code == 0
-
-
-def customers(zip_name="zip", last_city="Rome"):
+def customers():
     group = np.arange(60) % 3
-    city = np.array(["Oslo", "Rome", "Bonn"])[group]
-    city[-1] = last_city
-    names = [zip_name, "age", "city"]
-    return pa.table([np.array([10, 20, 30])[group], 40.5 + group + np.arange(60) / 100, city], names)
+    columns = [np.array([10, 20, 30])[group], 40.5 + group + np.arange(60) / 100]
+    return pa.table([*columns, np.array(["Oslo", "Rome", "Bonn"])[group]], ["zip", "age", "city"])
 
 
 @pytest.mark.parametrize(
     ("first", "second", "told"),
     [
         ("", "--categorical zip", "--categorical None, not ['zip']"),
-        ("--missing Bonn,Oslo", "--missing Rome", "--missing ['Bonn', 'Oslo'], not ['Rome']"),
         ("--missing city=Oslo", "", "--missing {'city': ['Oslo']}, not None"),
         ("--drop zip", "--columns zip,age", "--drop ['zip'], not None; --columns None, not ['zip', 'age']"),
-        ("", "--log age", "--log None, not ['age']"),
+        ("", "--log age --n-clusters 3", "--n-clusters (2, 2), not (3, 3)"),
     ],
 )
-def test_generate__of_features_read_otherwise_is_refused_by_the_option(run, first, second, told):
+def test_generate__finds_its_result_and_refuses_other_options_by_their_names(run, first, second, told):
     csv.write_csv(customers(), "customers.csv")
     line = "generate customers.csv -o other.zarr --scheme kmeans --n-partitions 2 --n-clusters 2"
-    assert CliRunner().invoke(main, f"{line} {first}".split()).exit_code == 0
-    assert CliRunner().invoke(main, f"{line} {first} --sep ,".split()).exit_code == 0  # which changes nothing
-    refused = CliRunner().invoke(main, f"{line} {second}".split())
+    made, again = run(f"{line} {first}"), run(f"{line} {first} --sep ,")  # which changes nothing
+    assert (made.exit_code, again.exit_code) == (0, 0)
+    assert again.stdout == made.stdout
+    assert again.stderr.endswith("other.zarr already holds the result of this call.\n")
+    refused = run(f"{line} {second}")
     assert refused.exit_code == 1
-    assert f"other.zarr exists and was made with {told}; pass --overwrite" in refused.stderr
+    assert "other.zarr exists and was made with " in refused.stderr
+    assert told in refused.stderr
+
+
+RUN = "run separate.npy -k 3 -o out/ --n-partitions 16"
+
+
+def test_run__generates_and_solves_and_finds_its_results(run, tmp_path):
+    result = run(f"{RUN} --json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    said = json.loads(result.stdout)
+    assert said["ensemble"]["clusters_per_partition"] == [3, 21]
+    assert said["ensemble"]["trained_on"] == "all objects"
+    assert said["consensus"]["method"] == "tree"
+    made = generate.mixed("separate.npy", n_partitions=16, random_state=0)
+    np.testing.assert_array_equal(Ensemble.open("out/ensemble.zarr").read(0, 600), made.read(0, 600))
+    expected = ConsensusTree(3, random_state=0).fit(made).labels_
+    np.testing.assert_array_equal(Consensus.open("out/consensus.zarr").labels, expected)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
+    again = run(f"{RUN} -v")
+    assert again.exit_code == 0
+    assert "out/consensus.zarr already holds the result of this run." in again.stderr
+    assert [line.split()[1] for line in again.stdout.splitlines() if "seconds" in line] == ["-", "-"]
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
+    for options, difference in (
+        ("-k 4", "was made with -k 3, not 4"),
+        ("-m best", "was made with -m ConsensusTree, not BEST"),
+        ("--random-state 1", "seed=0, not 1"),
+        ("--n-partitions 17", "was made with --n-partitions 16, not 17"),
+    ):
+        other = run(f"{RUN} {options}")
+        assert other.exit_code == 1
+        assert difference in other.stderr
+    assert run(f"{RUN} --random-state 1 --overwrite -m mixture").exit_code == 0
+    result = run("run separate.npy -k auto -o auto --n-partitions 16 --json")
+    choice = json.loads(result.stdout)["consensus"]["n_clusters_choice"]
+    (chosen,) = re.findall(r"^NClustersChoice\((\d+) ", choice)
+    assert int(chosen) == len(np.unique(Consensus.open("auto/consensus.zarr").labels)) in (3, 4)
+
+
+@pytest.mark.parametrize("of", ["classes", "noise"])
+def test_run__names_the_column_that_the_clusters_follow(run, of):
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(600, 6))
+    points += 6 * rng.normal(size=(3, 6))[rng.integers(3, size=600)] * (of == "classes")
+    columns = {f"x{c}": points[:, c] for c in range(6)} | {"city": rng.choice(list("abcdefgh"), 600)}
+    parquet.write_table(pa.table(columns | {"member": rng.random(600) < 0.5}), "features.parquet")
+    told, others = (
+        run(f"run features.parquet -k 6 --n-partitions 16 --json {options}")
+        for options in ("-o with", "-o without --drop member")
+    )
+    assert json.loads(others.stdout)["followed"] == []
+    # landmarks do not see a column of two values: in noise it makes no cluster
+    assert json.loads(told.stdout)["followed"] == (["member"] if of == "classes" else [])
+    assert ("The clusters follow 'member': " in told.stderr) == (of == "classes")

@@ -53,27 +53,18 @@ def bigcons(folder, words):
     return CliRunner().invoke(main, paths)
 
 
-def test_generate__says_first_what_the_columns_are(made):
-    result = bigcons(made, "generate customers.csv --id customer_id --log age -o g.zarr --n-partitions 2")
-    assert result.exit_code == 0, result.output
-    said = (
-        "customers.csv: 4 columns: 1 number (age), 1 boolean (active), 1 date (joined), 1 category (city).\n"
-    )
-    assert result.stderr.endswith(said)
-    columns = bc.Ensemble.open(made / "g.zarr").generator.encoding.columns
-    assert [code.name for code in columns if code.logged] == ["age"]
-
-
-def test_generate__names_columns_without_effect(made):
+def test_generate__says_what_the_columns_are_and_which_have_no_effect(made):
     frame = pd.read_csv(made / "customers.csv").assign(one=1, none=np.nan, flag="x")
     frame.to_csv(made / "wide.csv", index=False)
-    for words in (
-        "generate wide.csv --id customer_id -o w.zarr --n-partitions 2",
-        "run wide.csv --id customer_id -k 3 -o wide/ --n-partitions 8",
-    ):
-        result = bigcons(made, words)
-        assert result.exit_code == 0, result.output
-        assert "Constant or empty, without effect: 'one', 'none', 'flag'.\n" in result.stderr
+    result = bigcons(made, "generate wide.csv --id customer_id --log age -o w.zarr --n-partitions 2")
+    assert result.exit_code == 0, result.output
+    assert (
+        "wide.csv: 7 columns: 3 numbers (age, one, none), 1 boolean (active), 1 date (joined), 2 "
+        in result.stderr
+    )
+    assert "Constant or empty, without effect: 'one', 'none', 'flag'.\n" in result.stderr
+    columns = bc.Ensemble.open(made / "w.zarr").generator.encoding.columns
+    assert [code.name for code in columns if code.logged] == ["age"]
 
 
 def test_place__warns_of_rows_unlike_those_of_the_ensemble(made):
@@ -117,48 +108,32 @@ def test_place__writes_memberships_into_any_file_and_says_json(made):
     expected = model.predict_features(made / "new.csv")
     np.testing.assert_array_equal(placed["confidence"], expected.confidence)
     np.testing.assert_array_equal(shares, expected.memberships)
-    assert bigcons(made, "place new.csv --with out/ -o placed.npy").exit_code == 0
+    shutil.copytree(made / "out", made / "moved")
+    (made / "out/ensemble.zarr").rename(made / "hidden.zarr")  # it lies beside the consensus
+    assert bigcons(made, "place new.csv --with moved/ -o placed.npy").exit_code == 0
+    (made / "hidden.zarr").rename(made / "out/ensemble.zarr")
     assert np.load(made / "placed.npy")["label"].tolist() == placed["label"].tolist()
     streamed = bigcons(made, "place new.csv --with out/consensus.zarr -o -")
     assert streamed.stdout.startswith("customer_id,label,confidence,is_far\n5000,")
 
 
-def test_place__finds_the_stores_of_a_folder_that_was_moved(made):
-    shutil.copytree(made / "out", made / "moved")
-    shutil.rmtree(made / "moved" / "nothing", ignore_errors=True)
-    hidden = made / "out" / "ensemble.zarr"
-    hidden.rename(made / "hidden.zarr")
-    try:
-        result = bigcons(made, "place new.csv --with moved/ -o moved.csv")
-    finally:
-        (made / "hidden.zarr").rename(hidden)
-    assert result.exit_code == 0, result.output
-
-
-def test_place__of_pcc_is_what_the_fitted_model_says(made):
-    weights = np.linspace(0.5, 1.5, 100)
+@pytest.mark.parametrize(
+    ("method", "options", "columns"),
+    [
+        ("pcc", {"weights": np.linspace(0.5, 1.5, 100)}, ["label", "confidence", "is_far"]),
+        ("qmi", {}, ["label", "is_far"]),
+    ],
+)
+def test_place__is_what_the_fitted_model_says(made, method, options, columns):
     ensemble = bc.Ensemble.open(made / "out" / "ensemble.zarr")
-    for name, options in {
-        "plain": {},
-        "weighted": {"weights": weights},
-    }.items():
-        model = bc.PCC(3, random_state=0, **options).fit(ensemble, out=made / f"{name}.zarr")
-        result = bigcons(made, f"place new.csv --with {name}.zarr -o {name}.parquet --memberships")
-        assert result.exit_code == 0, result.output
-        expected, placed = model.predict_features(made / "new.csv"), pd.read_parquet(made / f"{name}.parquet")
-        np.testing.assert_array_equal(placed["label"], expected.labels)
-        np.testing.assert_array_equal(placed["confidence"], expected.confidence)
-        np.testing.assert_array_equal(placed.filter(like="cluster_"), expected.memberships)
-
-
-def test_place__of_a_method_without_memberships_has_no_confidence(made):
-    assert bigcons(made, "solve out/ensemble.zarr -m qmi -k 3 -o qmi.zarr").exit_code == 0
-    result = bigcons(made, "place new.csv --with qmi.zarr -o qmi.csv")
-    assert "mean_confidence  -" in result.stdout
-    placed = pd.read_csv(made / "qmi.csv")
-    assert placed.columns.tolist() == ["customer_id", "label", "is_far"]
-    model = METHODS["qmi"](3, random_state=0).fit(made / "out" / "ensemble.zarr")
-    assert placed["label"].tolist() == model.predict_features(made / "new.csv").labels.tolist()
+    model = METHODS[method](3, random_state=0, **options).fit(ensemble, out=made / f"{method}.zarr")
+    result = bigcons(made, f"place new.csv --with {method}.zarr -o {method}.parquet")
+    assert result.exit_code == 0, result.output
+    assert ("mean_confidence  -" in result.stdout) == (method == "qmi")
+    expected, placed = model.predict_features(made / "new.csv"), pd.read_parquet(made / f"{method}.parquet")
+    assert placed.columns.tolist() == ["customer_id", *columns]
+    for name in columns:
+        np.testing.assert_array_equal(placed[name], expected.to_arrow()[name])
 
 
 def test_place__refuses_what_it_cannot_do_in_one_line(made):

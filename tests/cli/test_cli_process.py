@@ -46,15 +46,6 @@ def test_closed_pipe__ends_without_a_word(start):
     child.stderr.close()
 
 
-def test_demo__leaves_other_folders_alone(start, tmp_path):
-    (tmp_path / "letter.txt").write_text("Dear reader")
-    child = start("demo", "--size", "500", "-o", ".")
-    _, errors = child.communicate(timeout=60)
-    assert child.returncode == 1
-    assert errors.startswith("Error: ")
-    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
 def test_interrupt__ends_a_running_command(start, tmp_path):
