@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.coassociation import dense
-from bigcons.errors import InvalidInputError
 from bigcons.kernels.cluster_tables import assign, count_assigned, mark_majorities, padded
 from bigcons.memory import MOST_BYTES
 from bigcons.methods.base import MethodInfo
@@ -68,13 +67,13 @@ class Tables(Method):
     def table(self, T: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         """Return the scores (B, K) of the clusters for a label of each base cluster; the highest sum wins."""
 
-    @abstractmethod
     def objective(self, stats: Stats) -> float:
-        """Return the objective of the assignment made by a pass.
+        """Return the objective of the assignment made by a pass: here, the summed distances.
 
         ``stats["totals"]`` (4,) has the best scores, the objects that moved, the labels present and the
         objects that have any.
         """
+        return float(-stats["totals"][0])
 
     def state(self, T: np.ndarray, sizes: np.ndarray) -> State:
         """Return the state from counts: padded tables, and biases that exclude empty clusters."""
@@ -83,7 +82,7 @@ class Tables(Method):
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
         """Return the state of the first clusters, and these."""
-        labels = self.counted(labels)
+        labels = labels if self.weights is None else self.weights.counted(labels)
         clusters = self.first(labels, self.n_clusters, seed, number)
         T, sizes = self._zeros()
         count_assigned(labels, self.offsets, clusters, T, sizes)
@@ -97,7 +96,7 @@ class Tables(Method):
         self, state: State, labels: np.ndarray, carried: np.ndarray | None = None
     ) -> tuple[Stats, np.ndarray]:
         """Assign the objects of a block and count their new clusters."""
-        labels = self.counted(labels)
+        labels = labels if self.weights is None else self.weights.counted(labels)
         rows = labels.shape[0]
         current = np.full(rows, -1, np.int32) if carried is None else np.ascontiguousarray(carried[:, 0])
         assigned = np.empty(rows, np.int32)
@@ -119,10 +118,6 @@ class Tables(Method):
     def place(self, state: State, labels: np.ndarray, carried: np.ndarray | None = None) -> np.ndarray:
         """Return the clusters of a block."""
         return (self.block_stats(state, labels)[1] if carried is None else carried)[:, 0]
-
-    def counted(self, labels: np.ndarray) -> np.ndarray:
-        """Return labels with those of partitions of weight 0 missing."""
-        return labels if self.weights is None else self.weights.counted(labels)
 
     def _padded(self, scores: np.ndarray) -> np.ndarray:
         """Return scores (B, K) in whole vectors, times the weights."""
@@ -172,16 +167,12 @@ class EntropyUtility(Tables):
         """Return ``log f_kj(l)``, with ``f`` at least 1e-6."""
         return np.log(np.maximum(shares(T, self.offsets), 1e-6))
 
-    def objective(self, stats: Stats) -> float:
-        """Return the summed distances."""
-        return float(-stats["totals"][0])
-
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
         """Return the state of a base partition of weight nine tenths, with all objects undecided.
 
         Against frequencies of 0 and 1 in that partition, a few others could never move an object.
         """
-        labels = self.counted(labels)
+        labels = labels if self.weights is None else self.weights.counted(labels)
         clusters = first_partition(labels, self.n_clusters, seed, number)
         state = self.state(*expected_counts(labels, self.offsets, clusters, self.n_clusters))
         return state, np.full((len(labels), 1), -1, np.int32)
@@ -244,10 +235,6 @@ class IntegerLabels(Tables):
         n_seen = np.add.reduceat(T, self.offsets[:-1], axis=0)
         overall = sums.sum(axis=1, keepdims=True) / np.maximum(n_seen.sum(axis=1, keepdims=True), 1.0)
         return self._closeness(np.where(n_seen > 0, sums / np.maximum(n_seen, 1.0), overall))
-
-    def objective(self, stats: Stats) -> float:
-        """Return the summed squared distances of the objects to their centers."""
-        return float(-stats["totals"][0])
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
         """Return the state of k-means++ centers, missing labels replaced by the mean of their partition."""
@@ -646,17 +633,21 @@ class IPC(IVC):
         if self.normalize == "all" or (survey.n_seen == ensemble.n_objects).all():
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
-        similarity = similarities(
-            *("IPC with normalize='observed'", ensemble, engine, self.memory),
-            remedy=", or use normalize='all' or the method ipvc",
+        n = ensemble.n_objects
+        held = 20 * n**2  # two counts, the similarity and temporaries
+        name, remedy = (
+            f"IPC with normalize='observed' of {n:,} objects",
+            "use normalize='all' or the method ipvc",
         )
-        labels, first = ensemble.read(0, ensemble.n_objects), self._first_clusters(ensemble)
+        check_held_plan(name, engine, ensemble, held, memory=self.memory, remedy=f", or {remedy}")
+        n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
+        similarity = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
+        labels, first = ensemble.read(0, n), self._first_clusters(ensemble)
         labeled = np.asarray((labels >= 0).any(axis=1))
 
         def restart(number: int) -> tuple[np.ndarray, list[Record], bool]:
-            clusters = (
-                first if isinstance(first, np.ndarray) else first(labels, self.n_clusters, seed, number)
-            )
+            is_given = isinstance(first, np.ndarray)
+            clusters: Any = first if is_given else first(labels, self.n_clusters, seed, number)  # type: ignore[operator]
             records: list[Record] = []
             with one_thread(user_api="blas"):
                 while len(records) < self.max_iter:
@@ -674,17 +665,6 @@ class IPC(IVC):
         )
         self._set_results(records, objectives, converged=converged)
         self._publish(ensemble, lambda b: clusters[b.start : b.stop], survey.unlabeled, out)
-
-
-def similarities(
-    name: str, ensemble: Ensemble, engine: Engine, memory: str | float | None, *, remedy: str
-) -> np.ndarray:
-    """Return the co-association c/N (n, n) float32, 0 where no partition labels both, if memory allows."""
-    held = 20 * ensemble.n_objects**2  # two counts, the similarity and temporaries
-    name = f"{name} of {ensemble.n_objects:,} objects"
-    check_held_plan(name, engine, ensemble, held, memory=memory, remedy=remedy)
-    n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
-    return np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
 
 
 def move_all(
@@ -719,17 +699,15 @@ class LabelKMeans(PassClusterer):
     n_clusters : int or "auto", default=8
         Maximum number of clusters; one that loses its last object stays empty.
         "auto": by `bigcons.choose_n_clusters`.
-    encode : {"integer", "onehot", "coassoc"}, default="integer"
+    encode : {"integer", "onehot"}, default="integer"
         "integer": labels as numbers, as the published figures suggest. "onehot": a column for
-        every base cluster, the same as `QMI`. "coassoc": the rows of the co-association matrix c/N (Kuncheva
-        and Vetrov 2006), in O(n^2) memory and with scikit-learn's meaning of ``tol``;
-        an interrupted run starts anew.
+        every base cluster, the same as `QMI`.
     weights : array of shape (n_partitions,) or None, default=None
-        For "integer" and "onehot", numbers >= 0 by which each partition counts, as if it occurred that many
-        times; 0 leaves it out. None: all count the same.
+        Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
+        all count the same.
     n_init : int, default=10
-        Number of starts, of which the best objective is kept: by k-means++ for "integer" and "coassoc", from
-        base partitions for "onehot". They run on a sample of at least 4,096 objects, for "coassoc" on all.
+        Number of starts, of which the best objective is kept: by k-means++ for "integer", from base
+        partitions for "onehot". They run on a sample of at least 4,096 objects.
         With "onehot", ensembles of many small base clusters, or of so many partitions that the sample has
         above 4 million labels, start from k-means in the spectral embedding of `HBGF` instead.
     max_iter : int, default=100
@@ -756,7 +734,7 @@ class LabelKMeans(PassClusterer):
 
     Notes
     -----
-    O(n M K) time a pass and O(B K) memory, but O(n^2 K) and O(n^2) for "coassoc". The paper's baseline takes
+    O(n M K) time a pass and O(B K) memory. The paper's baseline takes
     no missing labels; here distances go over the observed labels and means over the members observed.
 
     References
@@ -779,52 +757,6 @@ class LabelKMeans(PassClusterer):
     weights: Any = None
 
     def _method(self, offsets: np.ndarray, n_clusters: int) -> Tables:
+        check_choice("encode", self.encode, ("integer", "onehot"))
         tables = CategoryUtility if self.encode == "onehot" else IntegerLabels
         return tables("k-means", offsets, n_clusters, self._weights)
-
-    def _solve_surveyed(
-        self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
-    ) -> None:
-        check_choice("encode", self.encode, ("integer", "onehot", "coassoc"))
-        if self.encode != "coassoc":
-            super()._solve_surveyed(ensemble, engine, seed, out, survey)
-            return
-        if self._weights is not None:
-            raise InvalidInputError(
-                "weights do not apply to encode='coassoc'; leave them out, or use encode='onehot'.",
-                parameter="weights",
-            )
-        rows = similarities(
-            *("k-means on the co-association", ensemble, engine, self.memory),
-            remedy=", or use encode='onehot'",
-        )
-        labeled = np.ones(ensemble.n_objects)
-        labeled[survey.unlabeled] = 0.0  # otherwise they would form a cluster of their own
-        draw = int(generator(seed, "start.kmeans").integers(2**31))
-        settings = {"max_iter": self.max_iter, "tol": self.tol}
-        model, objectives = best_kmeans(rows, self.n_clusters, self.n_init, draw, labeled, **settings)
-        record: Record = {"objective": float(model.inertia_)}
-        self._set_results([record], objectives, converged=bool(model.n_iter_ < self.max_iter))
-        self.n_passes_: int = int(model.n_iter_)
-        labels = model.labels_.astype(np.int32)
-        self._publish(ensemble, lambda b: labels[b.start : b.stop], survey.unlabeled, out)
-
-
-def best_kmeans(
-    rows: np.ndarray, n_clusters: int, n_init: int, draw: int, weights: np.ndarray | None, **settings: float
-) -> tuple[Any, list[float]]:
-    """Return scikit-learn's KMeans of the start with the least squared distances, and those of all starts.
-
-    The starts draw from one stream, as in scikit-learn, which returns the distances of the best one only.
-    """
-    from sklearn.cluster import KMeans
-    from sklearn.utils import check_random_state
-
-    stream = check_random_state(draw)
-
-    def start(_number: int) -> KMeans:
-        model = KMeans(n_clusters, n_init=1, random_state=stream, **settings)
-        return model.fit(rows, sample_weight=weights)
-
-    with one_thread():
-        return best_start(map(start, range(n_init)), lambda model: model.inertia_)

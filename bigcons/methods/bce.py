@@ -161,12 +161,26 @@ class VariationalBCE(Method):
         self.update_alpha = update_alpha
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
-        """Return the first state of start ``number``, from rows of labels (rows, M)."""
-        begin = partition_start if self.init == "partition" else random_start
-        return begin(labels, self.offsets, self.n_carried, seed, number), None
+        """Return the first state of start ``number``, from rows of labels (rows, M).
+
+        From base partitions, which leads to higher bounds: an object gives nine tenths to its cluster in
+        `first_partition`; undecided ones are spread evenly. Or as the authors' code draws it: alpha from the
+        spacings of [0, 1], beta from Dirichlet distributions with the label frequencies as parameters.
+        """
+        offsets, K = self.offsets, self.n_carried
+        if self.init == "partition":
+            clusters = first_partition(labels, K, seed, number)
+            return state_of(expected_counts(labels, offsets, clusters, K)[0], offsets), None
+        draw = generator(seed, "bce.start", number)
+        alpha = np.diff(np.sort(draw.random(K - 1)), prepend=0.0, append=1.0)
+        sizes, _ = counts_of(labels, offsets, np.zeros(len(labels), np.int32), 1)
+        frequencies = label_probabilities(sizes + 1e-6, offsets)
+        beta = draw.standard_gamma(np.repeat(frequencies, K, axis=1)) + 1e-6  # above zero
+        beta, alpha = label_probabilities(beta, offsets), np.maximum(alpha, ALPHA_FLOOR)
+        return {"alpha": alpha, "beta": beta, "step": np.array(NO_STEP)}, None
 
     def state_of_counts(self, counts: np.ndarray, _sizes: np.ndarray) -> State:
-        """Return the state of objects that are in their clusters by nine tenths, as in `partition_start`.
+        """Return the state of objects that are in their clusters by nine tenths, as in `start`.
 
         Alpha begins at its least: it rises within a few passes where objects mix clusters, but falls by ever
         smaller steps where they do not.
@@ -206,7 +220,9 @@ class VariationalBCE(Method):
     def finish(self, state: State, stats: Stats) -> tuple[State, Record]:
         """Return the next state, and the bound of ``state``."""
         parameters, n_labeled = Parameters(state["alpha"], state["beta"]), float(stats["n_labeled"])
-        value = objective(parameters, float(stats["bound"]), n_labeled, self.smoothing)
+        # the prior that adding smoothing to the counts stands for: with it no iteration lowers the objective
+        prior = self.smoothing * np.log(parameters.beta).sum()
+        value = float(float(stats["bound"]) + n_labeled * log_normalizer(parameters.alpha) + prior)
         relaxation = relaxation_of(float(state["step"][0]), value, float(state["step"][1]))
         following = m_step(
             *(parameters, stats["counts"], stats["log_means"], n_labeled, self.offsets),
@@ -218,8 +234,15 @@ class VariationalBCE(Method):
         return {**following._asdict(), "step": np.array([value, relaxation])}, record
 
     def place(self, state: State, labels: np.ndarray, carried: np.ndarray | None = None) -> np.ndarray:
-        """Return the expected proportions of a block."""
-        return memberships_of(state, self.offsets, labels, carried)
+        """Return the expected proportions of a block, ``gamma`` over its sum."""
+        gamma = carried
+        if gamma is None:
+            alpha, beta = state["alpha"], state["beta"]
+            gamma = first_gamma(labels, alpha)
+            unused = np.zeros_like(beta), np.zeros_like(alpha)
+            # new objects have no next pass
+            kernel.e_step(labels, self.offsets, beta, alpha, gamma, gamma, *unused, 1e-6, 500)
+        return gamma / gamma.sum(axis=1, keepdims=True)
 
 
 def first_gamma(labels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
@@ -228,52 +251,10 @@ def first_gamma(labels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     return (alpha + seen / alpha.size).astype(np.float32)
 
 
-def memberships_of(
-    state: State, offsets: np.ndarray, labels: np.ndarray, carried: np.ndarray | None
-) -> np.ndarray:
-    """Return the expected theta (rows, K) float32 of objects: ``gamma`` over its sum."""
-    gamma = carried
-    if gamma is None:
-        alpha, beta = state["alpha"], state["beta"]
-        gamma = first_gamma(labels, alpha)
-        unused = np.zeros_like(beta), np.zeros_like(alpha)
-        # new objects have no next pass
-        kernel.e_step(labels, offsets, beta, alpha, gamma, gamma, *unused, 1e-6, 500)
-    return gamma / gamma.sum(axis=1, keepdims=True)
-
-
-def partition_start(
-    labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed: int, number: int
-) -> State:
-    """Return a state from random base partitions, which leads to higher bounds than the authors' start.
-
-    An object gives nine tenths to its cluster in `first_partition`; undecided ones are spread evenly.
-    """
-    clusters = first_partition(labels, n_clusters, seed, number)
-    expected, _ = expected_counts(labels, offsets, clusters, n_clusters)
-    return state_of(expected, offsets)
-
-
 def state_of(expected: np.ndarray, offsets: np.ndarray, alpha: float = START_ALPHA) -> State:
     """Return the state that starts from expected label counts (B, K)."""
     beta = label_probabilities(expected + SMOOTHING, offsets)
     return {"alpha": np.full(expected.shape[1], alpha), "beta": beta, "step": np.array(NO_STEP)}
-
-
-def random_start(labels: np.ndarray, offsets: np.ndarray, n_clusters: int, seed: int, number: int) -> State:
-    """Return a state as the authors' code draws it: alpha from the spacings of [0, 1], beta from Dirichlet
-    distributions with the label frequencies as parameters.
-    """
-    draw = generator(seed, "bce.start", number)
-    alpha = np.diff(np.sort(draw.random(n_clusters - 1)), prepend=0.0, append=1.0)
-    sizes, _ = counts_of(labels, offsets, np.zeros(labels.shape[0], np.int32), 1)
-    frequencies = label_probabilities(sizes + 1e-6, offsets)
-    beta = draw.standard_gamma(np.repeat(frequencies, n_clusters, axis=1)) + 1e-6  # above zero
-    return {
-        "alpha": np.maximum(alpha, ALPHA_FLOOR),
-        "beta": label_probabilities(beta, offsets),
-        "step": np.array(NO_STEP),
-    }
 
 
 # The M-step
@@ -366,16 +347,6 @@ def sums_by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     sums = np.empty(values.shape)
     kernel.sum_partitions(values, offsets, sums)
     return sums
-
-
-def objective(parameters: Parameters, bound: float, n_labeled: float, smoothing: float) -> float:
-    """Return the lower bound of all objects plus ``smoothing`` * sum log beta.
-
-    ``bound`` as the E-step sums it, without the normalizer of the Dirichlet prior. The second part is the
-    prior that adding ``smoothing`` to the counts stands for: with it no iteration lowers the objective.
-    """
-    normalizer = n_labeled * log_normalizer(parameters.alpha)
-    return float(bound + normalizer + smoothing * np.log(parameters.beta).sum())
 
 
 def best_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float, floor: float = ALPHA_FLOOR) -> np.ndarray:
@@ -536,14 +507,26 @@ class GibbsBCE(ConsensusClusterer):
             check_choice("init", self.init, ("partition", "random")),
             seed,
         )
-        self._check_memory(ensemble, engine)
+        n, K, remedy = ensemble.n_objects, self.n_clusters, "; or use BCE, which works from blocks"
+        chain = label_bytes(ensemble, n) + n * ensemble.n_partitions + 4 * n * K
+        n_chains = min(engine.n_workers, self.n_init)
+        if self.memory is None and chain * n_chains > DEFAULT_DATA_BYTES:
+            raise MemoryBudgetError(
+                f"GibbsBCE holds {format_size(chain * n_chains)} for {n_chains} chains at a time, more than "
+                f"{format_size(DEFAULT_DATA_BYTES)}; allow it with memory=, run fewer at a time "
+                f"(client='serial'){remedy}.",
+                needed=chain * n_chains,
+                budget=DEFAULT_DATA_BYTES,
+            )
+        plan = MemoryPlan(held=12 * n * K, per_block=chain, per_result=4 * n * K)
+        plan.check("GibbsBCE", engine, ensemble, self.memory, remedy)
         survey = take_survey(ensemble, engine, seed, 0)
-        n, n_labels = ensemble.n_objects, int(survey.n_seen.sum())
+        n_labels = int(survey.n_seen.sum())
         if self.alpha == "auto":
             n_labeled = n - survey.unlabeled.size
-            sampler = sampler._replace(alpha=auto_prior(n_labels, n_labeled * self.n_clusters))
+            sampler = sampler._replace(alpha=auto_prior(n_labels, n_labeled * K))
         if self.omega == "auto":
-            sampler = sampler._replace(omega=auto_prior(n_labels, ensemble.n_base_clusters * self.n_clusters))
+            sampler = sampler._replace(omega=auto_prior(n_labels, ensemble.n_base_clusters * K))
         self.alpha_: float = sampler.alpha
         self.omega_: float = sampler.omega
 
@@ -567,22 +550,6 @@ class GibbsBCE(ConsensusClusterer):
             "objective": best.log_likelihoods,
         }
         self._publish(ensemble, lambda b: best.memberships[b.start : b.stop], survey.unlabeled, out)
-
-    def _check_memory(self, ensemble: Ensemble, engine: Engine) -> None:
-        n, K = ensemble.n_objects, self.n_clusters
-        chain = label_bytes(ensemble, n) + n * ensemble.n_partitions + 4 * n * K
-        remedy = "; or use BCE, which works from blocks"
-        chains = min(engine.n_workers, self.n_init)
-        if self.memory is None and chain * chains > DEFAULT_DATA_BYTES:
-            raise MemoryBudgetError(
-                f"GibbsBCE holds {format_size(chain * chains)} for {chains} chains at a time, more than "
-                f"{format_size(DEFAULT_DATA_BYTES)}; allow it with memory=, run fewer at a time "
-                f"(client='serial'){remedy}.",
-                needed=chain * chains,
-                budget=DEFAULT_DATA_BYTES,
-            )
-        plan = MemoryPlan(held=12 * n * K, per_block=chain, per_result=4 * n * K)
-        plan.check("GibbsBCE", engine, ensemble, self.memory, remedy)
 
 
 def auto_prior(n_labels: int, n_cells: int) -> float:

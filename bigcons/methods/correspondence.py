@@ -56,7 +56,8 @@ class Correspondence(ConsensusClusterer):
     weights: Any = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        self._check()
+        check_int("n_init", self.n_init)
+        check_int("max_iter", getattr(self, "max_iter", 1))
         name, K = type(self).__name__, self.n_clusters
         self._weights = Weights.given(self.weights, ensemble.offsets)
         check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=out is None)
@@ -98,10 +99,6 @@ class Correspondence(ConsensusClusterer):
         self.meta_clusters_: np.ndarray = renumbered(of_all, self._order)
 
     @abstractmethod
-    def _check(self) -> None:
-        """Check the method's own parameters."""
-
-    @abstractmethod
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
         """Return the best grouping, and the objectives of all starts; empty without starts."""
 
@@ -129,10 +126,6 @@ class Alternating(Correspondence):
 
     max_iter: int = 100
 
-    def _check(self) -> None:
-        check_int("n_init", self.n_init)
-        check_int("max_iter", self.max_iter)
-
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
         overlaps, similarity, offsets, times = base
         sizes = cluster_sizes(overlaps, offsets)
@@ -145,7 +138,10 @@ class Alternating(Correspondence):
                 one_to_one=self._one_to_one,
             )
 
-        starts = starting_partitions(offsets, self.n_clusters, seed)[: self.n_init]
+        n_own = np.diff(offsets)
+        draws = generator(seed, "correspondence.starts").random(len(n_own))
+        order = np.lexsort((draws, np.abs(n_own - self.n_clusters), n_own < self.n_clusters))
+        starts = order[: self.n_init]
         with closing(local_engine(engine).map(start, starts.tolist())) as found:
             return best_start(found, lambda grouping: grouping.objective, lower_is_better=False)
 
@@ -320,11 +316,8 @@ class CCSVD(Correspondence):
 
     grouping: str = "kmeans"
 
-    def _check(self) -> None:
-        check_choice("grouping", self.grouping, ("kmeans", "argmax"))
-        check_int("n_init", self.n_init)
-
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:  # noqa: ARG002
+        check_choice("grouping", self.grouping, ("kmeans", "argmax"))
         overlaps, similarity, offsets, times = base
         if (times != 1.0).any():
             root = np.sqrt(times)
@@ -372,13 +365,6 @@ def cosines(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     similarity /= lengths[:, None]
     clear_own_partitions(similarity, offsets)
     return similarity
-
-
-def starting_partitions(offsets: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
-    """Return the partitions (M,) in the order of the starts."""
-    n_own = np.diff(offsets)
-    draws = generator(seed, "correspondence.starts").random(len(n_own))
-    return np.lexsort((draws, np.abs(n_own - n_clusters), n_own < n_clusters))
 
 
 def first_groups(

@@ -10,7 +10,7 @@ import numpy as np
 from bigcons.coassociation.increments import similarity_matrix
 from bigcons.errors import InvalidInputError
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
-from bigcons.methods.evidence import agglomerate, cut, linkage_matrix
+from bigcons.methods.evidence import agglomerate, cut, linkage_matrix, numbered
 from bigcons.run.engine import Engine, one_thread
 from bigcons.run.memory_plan import data_budget
 from bigcons.run.results import Output
@@ -18,9 +18,6 @@ from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
-
-SYMMETRIES = ("mean", "max")
-LINKAGES = ("average", "single", "spectral")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -117,8 +114,8 @@ class DID(ConsensusClusterer):
                 "features=None, but DID needs distances; give features=(n_objects, n_features), "
                 "or use eac-average, which needs labels only."
             )
-        check_choice("symmetrize", self.symmetrize, SYMMETRIES)
-        check_choice("linkage", self.linkage, LINKAGES)
+        check_choice("symmetrize", self.symmetrize, ("mean", "max"))
+        check_choice("linkage", self.linkage, ("average", "single", "spectral"))
         # a pair of objects: the matrix and condensed distances, or the workspace of the eigenvectors too
         bytes_per_pair = 32 if self.linkage == "spectral" else 12
         budget = data_budget(self.memory, engine, ensemble)
@@ -137,24 +134,34 @@ class DID(ConsensusClusterer):
         n_clusters = min(self.n_clusters, len(labeled))
         if self.linkage == "spectral":
             self.objective_: float
-            found, self.objective_ = self._spectral(matrix[np.ix_(labeled, labeled)], n_clusters, seed)
+            matrix = matrix[np.ix_(labeled, labeled)]
+            labels[labeled], self.objective_ = self._spectral(matrix, n_clusters, seed)
         else:
-            distances = self._condensed(matrix, labeled)
+            n, filled = len(labeled), 0
+            distances = np.empty(n * (n - 1) // 2)  # of pairs of labeled objects, row by row
+            for i in range(n - 1):
+                others = labeled[i + 1 :]
+                row = self._symmetric(matrix[labeled[i], others], matrix[others, labeled[i]])
+                distances[filled : filled + len(row)] = 1.0 - row
+                filled += len(row)
+            del matrix
             merges = agglomerate(distances, self.linkage)
-            found = cut(merges, len(labeled), n_clusters)
-            self.objective_ = float(merges.heights[: len(labeled) - n_clusters].sum())
-            self.linkage_: np.ndarray = linkage_matrix(merges, np.ones(len(labeled)))
+            labels[labeled] = cut(merges, n, n_clusters)
+            self.objective_ = float(merges.heights[: n - n_clusters].sum())
+            self.linkage_: np.ndarray = linkage_matrix(merges, np.ones(n))
             self.row_of_object_: np.ndarray = np.full(ensemble.n_objects, -1, np.int32)
-            self.row_of_object_[labeled] = np.arange(len(labeled))
-        labels[labeled] = found
+            self.row_of_object_[labeled] = np.arange(n)
         self.history_: dict[str, list[Any]] = {
-            "n_clusters": [int(found.max()) + 1],
+            "n_clusters": [int(labels.max()) + 1],
             "objective": [self.objective_],
         }
         self._publish(ensemble, lambda block: labels[block.start : block.stop], survey.unlabeled, out)
 
     def _spectral(self, matrix: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray, float]:
-        """Return labels by normalized cuts, numbered by first objects, and the cut; the matrix is changed."""
+        """Make the matrix symmetric; return labels by normalized cuts, by their first objects, and the cut.
+
+        That is the summed shares of each cluster's similarity that goes to other clusters.
+        """
         from sklearn.cluster import spectral_clustering
 
         for i in range(len(matrix)):
@@ -164,34 +171,16 @@ class DID(ConsensusClusterer):
             return np.zeros(len(matrix), np.int32), 0.0
         start = int(generator(seed, "did.spectral").integers(2**31))
         with one_thread():
-            found = spectral_clustering(
-                matrix, n_clusters=n_clusters, random_state=start, assign_labels="cluster_qr"
+            labels = numbered(
+                spectral_clustering(
+                    matrix, n_clusters=n_clusters, random_state=start, assign_labels="cluster_qr"
+                )
             )
-        _, first, code = np.unique(found, return_index=True, return_inverse=True)
-        labels = np.argsort(np.argsort(first))[code].astype(np.int32)
-        return labels, _normalized_cut(matrix, labels)
-
-    def _condensed(self, matrix: np.ndarray, labeled: np.ndarray) -> np.ndarray:
-        """Return the distances of all pairs of labeled objects in condensed form, row by row."""
-        n = len(labeled)
-        distances = np.empty(n * (n - 1) // 2)
-        filled = 0
-        for i in range(n - 1):
-            others = labeled[i + 1 :]
-            row = self._symmetric(matrix[labeled[i], others], matrix[others, labeled[i]])
-            distances[filled : filled + len(row)] = 1.0 - row
-            filled += len(row)
-        return distances
+        degrees, total = matrix.sum(axis=1), 0.0
+        for cluster in range(int(labels.max()) + 1):
+            members = np.flatnonzero(labels == cluster)
+            total += 1.0 - sum(matrix[i, members].sum() for i in members) / degrees[members].sum()
+        return labels, float(total)
 
     def _symmetric(self, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
         return np.maximum(forward, backward) if self.symmetrize == "max" else (forward + backward) / 2.0
-
-
-def _normalized_cut(matrix: np.ndarray, labels: np.ndarray) -> float:
-    """Return the summed shares of each cluster's similarity that goes to other clusters."""
-    degrees = matrix.sum(axis=1)
-    total = 0.0
-    for cluster in range(int(labels.max()) + 1):
-        members = np.flatnonzero(labels == cluster)
-        total += 1.0 - sum(matrix[i, members].sum() for i in members) / degrees[members].sum()
-    return float(total)

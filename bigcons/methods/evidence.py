@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,14 +23,12 @@ from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.trust.groups import AVERAGE
-from bigcons.validation import check_choice, check_flag
+from bigcons.validation import check_choice
 from bigcons.weights import Weights
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
 LINKAGES = ("single", "complete", "average", "ward")  # the position of each is its number in the kernel
-CRITERIA = ("n_clusters", "lifetime")
-LIFETIME_TIES = ("more", "fewer")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -46,24 +43,31 @@ class Evidence(ConsensusClusterer):
     normalize: str = "observed"
     weights: Any = None
     criterion: str = "n_clusters"
-    allow_single_cluster: bool = False
-    lifetime_ties: str = "more"
     ties: str = "lowest"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        self._check()
+        check_choice("linkage", self.linkage, LINKAGES)
+        check_choice("normalize", self.normalize, NORMALIZATIONS)
+        check_choice("criterion", self.criterion, ("n_clusters", "lifetime"))
+        check_choice("ties", self.ties, ("lowest", "random"))
         budget = data_budget(self.memory, engine, ensemble)
         weights = weights_of(type(self).__name__, self.weights, ensemble, engine, self.memory)
         survey = take_survey(ensemble, engine, seed, 0, None if weights is None else weights.partitions)
         self._is_limit = self.criterion == "lifetime"
         remedy = "use eac-groups or pcc, which read the labels block by block"
         rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy, weights=weights)
-        logger.info("%s distinct rows of %s objects", f"{len(rows.labels):,}", f"{ensemble.n_objects:,}")
+        n_rows = len(rows.labels)
+        logger.info("%s distinct rows of %s objects", f"{n_rows:,}", f"{ensemble.n_objects:,}")
         within = _within(rows, self.normalize, weights)
         merges = self._merge(rows, within, weights, budget, engine, seed)
-        n_clusters = self._choose(merges, rows, within)
-        labels = cut(merges, len(rows.labels), n_clusters)
-        kept = merges.heights[: len(rows.labels) - n_clusters]
+        n_clusters = n_rows if self.n_clusters is None else min(self.n_clusters, n_rows)
+        if self.criterion == "lifetime":
+            repeated, below = rows.weights > 1, None
+            if repeated.any() and n_rows > 1:
+                below = min(within[repeated].max(), *merges.heights[:1])
+            n_clusters = largest_lifetime(merges.heights, most=n_clusters, below=below)
+        labels = cut(merges, n_rows, n_clusters)
+        kept = merges.heights[: n_rows - n_clusters]
         self.objective_: float = float(kept.sum() + ((rows.weights - 1) * within).sum())
         self.history_: dict[str, list[Any]] = {
             "n_clusters": [int(labels.max()) + 1],
@@ -118,42 +122,6 @@ class Evidence(ConsensusClusterer):
             merges = agglomerate(distances, self.linkage, rows.weights[order], within[order])
         return Merges(order[merges.first], order[merges.second], merges.heights)
 
-    def _choose(self, merges: Merges, rows: UniqueRows, within: np.ndarray) -> int:
-        n = len(rows.labels)
-        most = n if self.n_clusters is None else min(self.n_clusters, n)
-        if self.criterion == "n_clusters":
-            return most
-        repeated = rows.weights > 1
-        below = min(within[repeated].max(), *merges.heights[:1]) if repeated.any() and n > 1 else None
-        return largest_lifetime(
-            merges.heights,
-            most=most,
-            below=below,
-            above=1.0 if self.allow_single_cluster else None,
-            tie=self.lifetime_ties,
-        )
-
-    def _check(self) -> None:
-        check_choice("linkage", self.linkage, LINKAGES)
-        check_choice("normalize", self.normalize, NORMALIZATIONS)
-        check_choice("criterion", self.criterion, CRITERIA)
-        check_choice("lifetime_ties", self.lifetime_ties, LIFETIME_TIES)
-        check_choice("ties", self.ties, ("lowest", "random"))
-        check_flag("allow_single_cluster", self.allow_single_cluster)
-        if self.allow_single_cluster and self.criterion != "lifetime":
-            raise InvalidInputError(
-                "allow_single_cluster=True needs criterion='lifetime'; use n_clusters=1 instead."
-            )
-        if self.lifetime_ties != "more" and self.criterion != "lifetime":
-            raise InvalidInputError(
-                f"lifetime_ties={self.lifetime_ties!r} needs criterion='lifetime'; leave it out."
-            )
-        if self.allow_single_cluster and self.linkage == "ward":
-            raise InvalidInputError(
-                "allow_single_cluster=True with linkage='ward', whose heights have no upper bound; "
-                "use another linkage."
-            )
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class EAC(Evidence):
@@ -180,13 +148,7 @@ class EAC(Evidence):
         memory for the distances of all pairs of rows.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
-        the same over the widest range of heights.
-    allow_single_cluster : bool, default=False
-        For criterion="lifetime", whether a single cluster is considered, which lives from the last merge to
-        distance 1. Not in the paper.
-    lifetime_ties : {"more", "fewer"}, default="more"
-        For criterion="lifetime", how to break ties: "more" clusters, as in the reference implementation, or
-        "fewer".
+        the same over the widest range of heights; on a tie more clusters, as in the reference implementation.
     ties : {"lowest", "random"}, default="lowest"
         How to break ties: "lowest" merges the pair of the first rows (as far as the linkage visits rows in
         order), which are those of the largest base clusters, whatever the order of objects and partitions;
@@ -258,10 +220,6 @@ class EACSingle(Evidence):
         Weights of the partitions, or "local" of base clusters, as for `EAC`.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
-    allow_single_cluster : bool, default=False
-        For criterion="lifetime", whether a single cluster is considered, as for `EAC`.
-    lifetime_ties : {"more", "fewer"}, default="more"
-        For criterion="lifetime", whether ties go to "more" or to "fewer" clusters.
     ties : {"lowest", "random"}, default="lowest"
         How to break ties between pairs at equal distance, as for `EAC`.
     resume : bool, default=True
@@ -317,10 +275,6 @@ class EACAverage(Evidence):
         Weights of the partitions, or "local" of base clusters, as for `EAC`.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
-    allow_single_cluster : bool, default=False
-        For criterion="lifetime", whether a single cluster is considered, as for `EAC`.
-    lifetime_ties : {"more", "fewer"}, default="more"
-        For criterion="lifetime", whether ties go to "more" or to "fewer" clusters.
     ties : {"lowest", "random"}, default="lowest"
         How to break ties between pairs at equal distance, as for `EAC`.
     resume : bool, default=True
@@ -460,7 +414,20 @@ def unique_rows(
     row_of_object = np.empty(ensemble.n_objects, np.int32)
     row_bytes = ensemble.dtype.itemsize * ensemble.n_partitions
     blocks = ensemble.blocks()
-    distinct = engine.map(partial(_distinct_of_block, ensemble, weights), blocks)
+
+    def distinct_of(block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Return a block's rows that have a label, each once, and the number of each object's, -1 without."""
+        labels = ensemble.read(block.start, block.stop)
+        labels = np.ascontiguousarray(labels if weights is None else weights.counted(labels))
+        labeled = np.flatnonzero((labels >= 0).any(axis=1))
+        keys = labels.view(np.dtype((np.void, row_bytes)))[labeled, 0]
+        _, first, code = np.unique(keys, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        numbers_in_block = np.full(block.n_rows, -1)
+        numbers_in_block[labeled] = np.argsort(order)[code]
+        return labels[labeled[first[order]]], numbers_in_block
+
+    distinct = engine.map(distinct_of, blocks)
     with progress("distinct rows", ensemble.n_objects) as listener, closing(distinct):
         for block, (rows, number_in_block) in zip(blocks, distinct, strict=True):
             found = [numbers.setdefault(row.tobytes(), len(numbers)) for row in rows]
@@ -471,21 +438,6 @@ def unique_rows(
     labels = np.frombuffer(b"".join(numbers), ensemble.dtype).reshape(-1, ensemble.n_partitions)
     sizes = np.bincount(row_of_object[row_of_object >= 0], minlength=len(labels))
     return UniqueRows(labels, sizes, row_of_object)
-
-
-def _distinct_of_block(
-    ensemble: Ensemble, weights: Weights | None, block: Block
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return a block's distinct rows that have a label, and the number of each object's row, -1 without."""
-    labels = ensemble.read(block.start, block.stop)
-    labels = np.ascontiguousarray(labels if weights is None else weights.counted(labels))
-    labeled = np.flatnonzero((labels >= 0).any(axis=1))
-    keys = labels.view(np.dtype((np.void, labels.dtype.itemsize * labels.shape[1])))[labeled, 0]
-    _, first, code = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    numbers = np.full(block.n_rows, -1)
-    numbers[labeled] = np.argsort(order)[code]
-    return labels[labeled[first[order]]], numbers
 
 
 def order_by_content(rows: UniqueRows, weights: Weights | None) -> np.ndarray:
@@ -547,24 +499,17 @@ def agglomerate(
     within = np.zeros(n) if within is None else within
     first, second, heights = np.empty(n - 1, np.int64), np.empty(n - 1, np.int64), np.empty(n - 1)
     if linkage == "ward" and weights is not None:
-        _begin_ward(distances, sizes, within)
+        # the squared distance of the centers of two clusters is the mean squared distance between their
+        # objects less half that within each; that of Ward is 2 p q / (p + q) times that
+        spread, filled = within**2 * (sizes - 1) / (2 * sizes), 0
+        for i in range(len(sizes) - 1):
+            others = slice(i + 1, None)
+            row = distances[filled : filled + len(sizes) - 1 - i]
+            squares = row**2 - spread[i] - spread[others]
+            row[:] = np.sqrt(2 * sizes[i] * sizes[others] / (sizes[i] + sizes[others]) * squares)
+            filled += len(row)
     chain_merges(distances, sizes, LINKAGES.index(linkage), first, second, heights)
     return sorted_merges(first, second, heights)
-
-
-def _begin_ward(distances: np.ndarray, sizes: np.ndarray, within: np.ndarray) -> None:
-    """Turn distances of points into Ward distances of the clusters they stand for, row by row.
-
-    The squared distance of the centers of two clusters is the mean squared distance between their objects
-    less half that within each; that of Ward is ``2 p q / (p + q)`` times that.
-    """
-    spread, filled = within**2 * (sizes - 1) / (2 * sizes), 0
-    for i in range(len(sizes) - 1):
-        others = slice(i + 1, None)
-        row = distances[filled : filled + len(sizes) - 1 - i]
-        squares = row**2 - spread[i] - spread[others]
-        row[:] = np.sqrt(2 * sizes[i] * sizes[others] / (sizes[i] + sizes[others]) * squares)
-        filled += len(row)
 
 
 def cut(merges: Merges, n_points: int, n_clusters: int = 1) -> np.ndarray:
@@ -579,30 +524,27 @@ def cut(merges: Merges, n_points: int, n_clusters: int = 1) -> np.ndarray:
     edges = (merges.first[made], merges.second[made])
     graph = coo_array((np.ones(len(edges[0]), bool), edges), shape=(n_points, n_points))
     labels = connected_components(graph, directed=False)[1]
+    return numbered(labels).astype(np.int32)
+
+
+def numbered(labels: np.ndarray) -> np.ndarray:
+    """Return labels numbered from 0 by their first members, int64."""
     _, first, code = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[code].astype(np.int32)
+    return np.argsort(np.argsort(first))[code]
 
 
-def largest_lifetime(
-    heights: np.ndarray, *, most: int, below: float | None, above: float | None, tie: str
-) -> int:
+def largest_lifetime(heights: np.ndarray, *, most: int, below: float | None) -> int:
     """Return the number of clusters with the largest lifetime (Fred and Jain 2005).
 
     ``heights`` (n - 1,) are ascending. The lifetime of k clusters is the gap between the merge that leads to
     k and the one that ends it, for k = 2 .. n - 1 up to ``most``. ``below``, at most the first height, is
-    where the n points were formed and admits k = n; ``above``, at least the last, is where the single cluster
-    ends and admits k = 1. On a tie ``tie`` "more" takes the larger k, as the authors' implementation did,
-    "fewer" the smaller.
+    where the n points were formed and admits k = n. On a tie the larger k, as the authors' implementation.
     """
-    ends = [np.empty(0) if end is None else np.array([end]) for end in (below, above)]
-    lifetimes = np.diff(np.concatenate([ends[0], heights, ends[1]]))
+    lifetimes = np.diff(heights if below is None else np.append(below, heights))
     largest = len(heights) + (below is not None)
     numbers = np.arange(largest, largest - len(lifetimes), -1)
     lifetimes, numbers = lifetimes[numbers <= most], numbers[numbers <= most]
-    if not len(lifetimes):
-        return min(most, len(heights) + 1)
-    longest = np.flatnonzero(lifetimes == lifetimes.max())
-    return int(numbers[longest[0 if tie == "more" else -1]])
+    return int(numbers[lifetimes.argmax()]) if len(lifetimes) else min(most, len(heights) + 1)
 
 
 def linkage_matrix(merges: Merges, weights: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.coassociation.counts import similarity
-from bigcons.memory import N_SAMPLED, TILE_ROWS, Block, DataBudget, row_blocks
+from bigcons.memory import N_SAMPLED, TILE_ROWS, Block, row_blocks
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.evidence import unique_rows
 from bigcons.progress import progress
@@ -89,9 +89,16 @@ class Furthest(ConsensusClusterer):
         plan.check("Furthest", engine, ensemble, self.memory)
         survey = take_survey(ensemble, engine, seed, 0)
         if self.init == "exact":
-            first, second = _first_pair(ensemble, engine, budget)
+            unique = unique_rows(ensemble, engine, budget=budget, remedy="use init='sampled'")
+            candidates, distinct = np.flatnonzero(unique.row_of_object >= 0), unique.labels
+            candidates = candidates[np.unique(unique.row_of_object[candidates], return_index=True)[1]]
         else:
-            first, second = _sampled_pair(ensemble, survey.unlabeled, engine, seed)
+            candidates = np.setdiff1d(np.arange(n), survey.unlabeled, assume_unique=True)
+            if len(candidates) > N_SAMPLED:
+                draw = generator(seed, "furthest.sample")
+                candidates = np.sort(draw.choice(candidates, N_SAMPLED, replace=False, shuffle=False))
+            distinct = ensemble.read_rows(candidates)
+        first, second = (int(candidates[row]) for row in _least_similar(distinct, engine))
         similarity, assigned = np.full(n, -1.0), np.full(n, -1, np.int32)  # of each object to its center
         centers: list[int] = []
         objectives: list[float] = []
@@ -158,34 +165,21 @@ def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return similarity(n_agree, n_seen, left.shape[1], "observed")
 
 
-def _first_pair(ensemble: Ensemble, engine: Engine, budget: DataBudget) -> tuple[int, int]:
-    """Return the least similar pair of all objects, the first on ties."""
-    remedy = "use init='sampled'"
-    rows = unique_rows(ensemble, engine, budget=budget, remedy=remedy)
-    objects = np.flatnonzero(rows.row_of_object >= 0)
-    first_object = objects[np.unique(rows.row_of_object[objects], return_index=True)[1]]
-    a, b = _least_similar(rows.labels, engine)
-    return int(first_object[a]), int(first_object[b])
-
-
-def _sampled_pair(ensemble: Ensemble, unlabeled: np.ndarray, engine: Engine, seed: int) -> tuple[int, int]:
-    """Return the least similar pair of objects drawn uniformly, the first on ties."""
-    labeled = np.setdiff1d(np.arange(ensemble.n_objects), unlabeled, assume_unique=True)
-    draw = generator(seed, "furthest.sample")
-    if len(labeled) > N_SAMPLED:
-        labeled = np.sort(draw.choice(labeled, N_SAMPLED, replace=False, shuffle=False))
-    a, b = _least_similar(ensemble.read_rows(labeled), engine)
-    return int(labeled[a]), int(labeled[b])
-
-
 def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:
     """Return the least similar pair of rows, the first on ties; (0, 0) for a single row."""
     blocks = row_blocks(len(rows), TILE_ROWS)
     tiles = [(left, right) for left in blocks for right in blocks[left.index :]]
-    found = engine.map(partial(_least_of_tile, rows), tiles)
-    with progress("least similar pair", len(tiles), "tiles") as listener, closing(found):
+
+    def least_of(tile: tuple[Block, Block]) -> tuple[float, int, int]:
+        left, right = tile
+        values = _similarities(rows[left.start : left.stop], rows[right.start : right.stop])
+        a, b = divmod(int(np.argmin(values)), right.n_rows)
+        return float(values.min()), left.start + a, right.start + b
+
+    candidates = engine.map(least_of, tiles)
+    with progress("least similar pair", len(tiles), "tiles") as listener, closing(candidates):
         least = (np.inf, 0, 0)
-        for (left, _), candidate in zip(tiles, found, strict=True):
+        for (left, _), candidate in zip(tiles, candidates, strict=True):
             if least[0] == 0.0 and least[1] <= left.start:
                 break  # no later pair is less similar, or of a lower row
             least = min(least, candidate)
@@ -193,21 +187,8 @@ def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:
     return least[1], least[2]
 
 
-def _least_of_tile(rows: np.ndarray, tile: tuple[Block, Block]) -> tuple[float, int, int]:
-    """Return the smallest similarity of a tile and the lowest rows that have it."""
-    left, right = tile
-    values = _similarities(rows[left.start : left.stop], rows[right.start : right.stop])
-    a, b = divmod(int(np.argmin(values)), right.n_rows)
-    return float(values.min()), left.start + a, right.start + b
-
-
 def _disagreements(table: np.ndarray, offsets: np.ndarray) -> float:
     """Return the number of pairs that exactly one of the clusters (rows) and a partition joins, in total."""
-    joined_by_both = _n_pairs(table).sum()
-    joined_by_partitions = _n_pairs(table.sum(axis=0)).sum()
     seen = np.add.reduceat(table, offsets[:-1], axis=1)
-    return float(_n_pairs(seen).sum() + joined_by_partitions - 2 * joined_by_both)
-
-
-def _n_pairs(counts: np.ndarray) -> np.ndarray:
-    return counts * (counts - 1) // 2
+    n_joined = [(counts * (counts - 1) // 2).sum() for counts in (seen, table.sum(axis=0), table)]
+    return float(n_joined[0] + n_joined[1] - 2 * n_joined[2])

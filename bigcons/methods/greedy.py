@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import logging
+import math
 import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +32,7 @@ from bigcons.methods.pass_clusterer import given_clusters
 from bigcons.metrics.ensemble import anmi
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
-from bigcons.run.passes import as_history, best_start, timed
+from bigcons.run.passes import Record, as_history, best_start, timed
 from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
@@ -146,7 +148,20 @@ class GreedyANMI(ConsensusClusterer):
             _Search(ensemble, engine, codes, self.n_clusters, generator(seed, "greedy.anneal", number))
             for number, codes in enumerate(starts)
         ]
-        records = self._sweep(ensemble, searches)
+        n_annealed, moved = N_ANNEALED if self.temperature else 0, 1
+        records: list[Record] = []
+        with progress("greedy ANMI", n * self.max_iter) as listener:
+            while len(records) < self.max_iter and (moved or len(records) <= n_annealed):
+                began, number, moved = time.perf_counter(), len(records) + 1, 0
+                temperature = self.temperature * max(n_annealed + 1 - number, 0) / N_ANNEALED
+                for search in searches:
+                    search.refresh()
+                for block in ensemble.blocks():
+                    labels = ensemble.read(block.start, block.stop)
+                    moved += sum(search.visit(block, labels, temperature) for search in searches)
+                    listener.advance(block.n_rows)
+                record = {"objective": max(search.anmi for search in searches), "moved": float(moved)}
+                records.append(timed("greedy ANMI", number, record, began))
         self.start_objectives_: list[float]
         best, self.start_objectives_ = best_start(searches, lambda search: search.anmi, lower_is_better=False)
         if records[-1]["moved"]:
@@ -159,26 +174,6 @@ class GreedyANMI(ConsensusClusterer):
         self.n_passes_: int = len(records)
         self.history_: dict[str, list[Any]] = as_history(records)
         self._publish(ensemble, lambda b: best.codes[b.start : b.stop], survey.unlabeled, out)
-
-    def _sweep(self, ensemble: Ensemble, searches: list[_Search]) -> list[dict[str, float]]:
-        """Sweep over all objects, for every search at once, until a greedy sweep moves none."""
-        n_annealed = N_ANNEALED if self.temperature else 0
-        records: list[dict[str, float]] = []
-        with progress("greedy ANMI", ensemble.n_objects * self.max_iter) as listener:
-            for number in range(1, self.max_iter + 1):
-                began, moved = time.perf_counter(), 0
-                temperature = self.temperature * max(n_annealed + 1 - number, 0) / N_ANNEALED
-                for search in searches:
-                    search.refresh()
-                for block in ensemble.blocks():
-                    labels = ensemble.read(block.start, block.stop)
-                    moved += sum(search.visit(block, labels, temperature) for search in searches)
-                    listener.advance(block.n_rows)
-                record = {"objective": max(search.anmi for search in searches), "moved": float(moved)}
-                records.append(timed("greedy ANMI", number, record, began))
-                if not moved and number > n_annealed:
-                    break
-        return records
 
     def _starts(self, ensemble: Ensemble, engine: Engine) -> list[np.ndarray]:
         """Return the base partitions of highest ANMI as codes, undecided objects in the nearest cluster."""
@@ -227,11 +222,18 @@ class _Search:
         self.codes = codes
         self.random = draw.integers(2**64, size=1, dtype=np.uint64)
         self.offsets = ensemble.offsets
-        self.counts = count_labels(ensemble, engine, codes, n_clusters)
+
+        def count(block: Block) -> np.ndarray:
+            labels = ensemble.read(block.start, block.stop)
+            return counts_of(labels, ensemble.offsets, codes[block.start : block.stop], n_clusters)[0]
+
+        # how many objects of each code are in each base cluster (n_clusters, B)
+        self.counts = fold(engine, ensemble.blocks(), count, np.add).T.astype(np.int64, order="C")
         self.sizes = np.add.reduceat(self.counts, self.offsets[:-1], axis=1)
         self.n_seen = self.sizes.sum(axis=0)
         self.labels_of_an_object = self.n_seen.sum() / ensemble.n_objects
-        self.F = x_log_x(ensemble.n_objects + 1)
+        x = np.arange(ensemble.n_objects + 2, dtype=np.float64)
+        self.F: np.ndarray = x * np.log(np.maximum(x, 1.0))  # 0 at 0
         self.C = np.add.reduceat(self.F[self.counts.sum(axis=0)], self.offsets[:-1])
 
     def refresh(self) -> None:
@@ -257,38 +259,21 @@ class _Search:
         return float(sum(weighted_nmi(a, b, c, n, self.F) for a, b, c, n in parts) / self.n_seen.sum())
 
 
-def count_labels(ensemble: Ensemble, engine: Engine, codes: np.ndarray, n_clusters: int) -> np.ndarray:
-    """Return how many objects of each code are in each base cluster (n_clusters, B) int64."""
-
-    def count(block: Block) -> np.ndarray:
-        labels = ensemble.read(block.start, block.stop)
-        return counts_of(labels, ensemble.offsets, codes[block.start : block.stop], n_clusters)[0]
-
-    return fold(engine, ensemble.blocks(), count, np.add).T.astype(np.int64, order="C")
-
-
-def x_log_x(largest: int) -> np.ndarray:
-    """Return ``x log x`` of the whole numbers up to ``largest``, 0 at 0."""
-    x = np.arange(largest + 1, dtype=np.float64)
-    return x * np.log(np.maximum(x, 1.0))
-
-
 def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[np.ndarray, float]:
     """Return the clustering into exactly ``n_clusters`` clusters of highest average criterion, and its value.
 
-    Enumerates all of them, for tests and teaching: their number, a Stirling number of the second kind, is
-    refused above a million. ``criterion`` is one of `bigcons.metrics` of two clusterings, weighted by known
-    labels: "nmi" makes the average the ANMI (Strehl and Ghosh 2002). Of ties the first is returned,
-    with clusters numbered in order of appearance.
+    Enumerates all of them, for tests and teaching: more than a million are refused. ``criterion`` is one of
+    `bigcons.metrics` of two clusterings, weighted by known labels: "nmi" makes the average the ANMI (Strehl
+    and Ghosh 2002). Of ties the first is returned, with clusters numbered in order of appearance.
     """
     check_choice("criterion", criterion, tuple(SYMMETRIC))
     ensemble = as_ensemble(x)
     n = ensemble.n_objects
     check_int("n_clusters", n_clusters, at_most=n)
-    n_candidates = stirling(n, n_clusters)
+    n_candidates = n_clusters**n // math.factorial(n_clusters)  # about
     if n_candidates > (most := 1_000_000):
         raise InvalidInputError(
-            f"{n} objects have {n_candidates:,} clusterings into {n_clusters}; at most {most:,} "
+            f"{n} objects have some {n_candidates:,} clusterings into {n_clusters}; at most {most:,} "
             "are enumerated; use fewer objects or GreedyANMI."
         )
     labels, offsets = ensemble.read(0, n), ensemble.offsets
@@ -320,14 +305,6 @@ def clusterings(n_objects: int, n_clusters: int) -> Iterator[np.ndarray]:
     for found in extend(0, 0):
         if found.max() + 1 == n_clusters:
             yield found
-
-
-def stirling(n_objects: int, n_clusters: int) -> int:
-    """Return how many clusterings of ``n_objects`` into exactly ``n_clusters`` clusters there are."""
-    row = [1] + [0] * n_clusters
-    for _ in range(n_objects):
-        row = [0, *(k * row[k] + row[k - 1] for k in range(1, n_clusters + 1))]
-    return row[n_clusters]
 
 
 # The base clustering that agrees best with the others
@@ -495,10 +472,6 @@ def closeness_to_centers(counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 # The supra-consensus: the best of several methods
 
 
-# The parameters of a member that the supra-consensus sets.
-SHARED = ("n_clusters", "random_state", "memory", "out", "client", "resume")
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class Supra(ConsensusClusterer):
     """Supra-consensus: solve by several methods and keep the result of highest ANMI.
@@ -528,7 +501,7 @@ class Supra(ConsensusClusterer):
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     objective_ : the ANMI of the winner: see `bigcons.metrics.anmi`
     scores_ : the ANMI by member and number of clusters, as in ``scores_["cspa"][8]``
-    best_member_ : the name of the winning member, with its parameters; the first on ties
+    best_member_ : the winning member, as the text that was given or its estimator as text; the first on ties
     best_n_clusters_ : the number of clusters that the winner was asked for; the first given on ties
     history_ : the number of clusters asked for and the ANMI, one entry for every consensus tried
     n_clusters_
@@ -536,7 +509,7 @@ class Supra(ConsensusClusterer):
     Notes
     -----
     Costs the sum of the methods, and a pass for each consensus to score it. It runs out of core if its
-    members do: of the default ones HGPA does with "hgpa(objective=laplacian)". If a method refuses the
+    members do: of the default ones HGPA does as "hgpa(objective=laplacian)". If a method refuses the
     ensemble (for its size, say), so does this one, rather than silently leave it out; the authors' code drops
     CSPA above 1,000 objects, which the spectral CSPA here makes unnecessary. Objects that a member leaves
     without a label count against it.
@@ -561,120 +534,74 @@ class Supra(ConsensusClusterer):
     members: str | Sequence[str | ConsensusClusterer] = ("cspa", "hgpa", "mcla")
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        members = self._members()
-        survey = take_survey(ensemble, engine, seed, 0)
-        self.scores_: dict[str, dict[int, float]] = {name: {} for name in members}
-        self.history_: dict[str, list[Any]] = {"n_clusters": [], "objective": []}
-        best = np.empty(0, np.int32)
-        self.objective_: float = -1.0
-        for name, member in members.items():
-            for n_clusters in self._numbers():
-                labels = self._labels_by(member, n_clusters, ensemble, engine, seed)
-                score = anmi(ensemble, labels, client=engine)
-                logger.info("supra-consensus: %s with %d clusters has ANMI %.6g", name, n_clusters, score)
-                self.scores_[name][n_clusters] = score
-                self.history_["n_clusters"].append(n_clusters)
-                self.history_["objective"].append(score)
-                if score > self.objective_:
-                    best, self.objective_ = labels, score
-                    self.best_member_: str = name
-                    self.best_n_clusters_: int = n_clusters
-        self._publish(
-            ensemble,
-            lambda b: best[b.start : b.stop],
-            survey.unlabeled,
-            out,
-            n_clusters=self.best_n_clusters_,
-        )
-
-    def _check_n_clusters(self, given: Any, n_objects: int) -> None:  # noqa: ARG002 - each number of it
-        for n_clusters in self._numbers():
-            super()._check_n_clusters(n_clusters, n_objects)
-
-    def _numbers(self) -> list[int]:
-        """Return the numbers of clusters to try."""
-        given: Any = self.n_clusters
-        if isinstance(given, str) or not (isinstance(given, Sequence) or np.ndim(given) == 1):
-            return [given]  # type: ignore[list-item]  # checked later
-        if not len(given):
-            raise InvalidInputError("n_clusters is empty; give one number or more.", parameter="n_clusters")
-        return [int(K) if isinstance(K, np.integer) else K for K in given]
-
-    def _members(self) -> dict[str, ConsensusClusterer]:
-        """Return the members by name."""
         given: Any = self.members
-        if isinstance(given, str):
-            given = re.split(r",(?![^(]*\))", given)
-        if not isinstance(given, (list, tuple)) or not given:
-            raise InvalidInputError(
-                f"members={given!r} names no method; name one or more, such as ('cspa', 'mcla').",
-                parameter="members",
-            )
+        given = re.split(r",(?![^(]*\))", given) if isinstance(given, str) else given
         members: dict[str, ConsensusClusterer] = {}
-        for item in given:
+        for item in given if isinstance(given, (list, tuple)) and given else [given]:
             member = _parsed(item) if isinstance(item, str) else item
             if not isinstance(member, ConsensusClusterer) or isinstance(member, Supra):
                 raise InvalidInputError(
                     f"members has {item!r}; give methods such as 'cspa' or CSPA(), other than Supra itself.",
                     parameter="members",
                 )
-            name = _name_of(member)
+            name = item.strip() if isinstance(item, str) else repr(item)
             if name in members:
                 raise InvalidInputError(f"members has {name!r} twice; give each once.", parameter="members")
             members[name] = member
-        return members
+        survey = take_survey(ensemble, engine, seed, 0)
+        self.scores_: dict[str, dict[int, float]] = {name: {} for name in members}
+        self.history_: dict[str, list[Any]] = {"n_clusters": [], "objective": []}
+        best = np.empty(0, np.int32)
+        self.objective_: float = -1.0
+        shared = {"random_state": seed, "memory": self.memory, "out": None, "client": engine}
+        for (name, member), n_clusters in product(members.items(), self._numbers()):
+            model = clone(member).set_params(n_clusters=n_clusters, **shared)
+            with warnings.catch_warnings():  # of objects without labels this has warned
+                warnings.simplefilter("ignore", UnlabeledObjectsWarning)
+                labels = np.asarray(model.fit(ensemble).labels_)
+            score = anmi(ensemble, labels, client=engine)
+            logger.info("supra-consensus: %s with %d clusters has ANMI %.6g", name, n_clusters, score)
+            self.scores_[name][n_clusters] = score
+            self.history_["n_clusters"].append(n_clusters)
+            self.history_["objective"].append(score)
+            if score > self.objective_:
+                best, self.objective_ = labels, score
+                self.best_member_: str = name
+                self.best_n_clusters_: int = n_clusters
+        K, unlabeled = self.best_n_clusters_, survey.unlabeled
+        self._publish(ensemble, lambda b: best[b.start : b.stop], unlabeled, out, n_clusters=K)
 
-    def _labels_by(
-        self, member: ConsensusClusterer, n_clusters: int, ensemble: Ensemble, engine: Engine, seed: int
-    ) -> np.ndarray:
-        """Return the labels that a member finds, without repeating the warning of unlabeled objects."""
-        model: ConsensusClusterer = clone(member).set_params(
-            n_clusters=n_clusters, random_state=seed, memory=self.memory, out=None, client=engine
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnlabeledObjectsWarning)
-            return np.asarray(model.fit(ensemble).labels_)
+    def _check_n_clusters(self, given: Any, n_objects: int) -> None:  # noqa: ARG002 - each number of it
+        numbers = self._numbers()
+        if not numbers:
+            raise InvalidInputError("n_clusters is empty; give one number or more.", parameter="n_clusters")
+        for n_clusters in numbers:
+            super()._check_n_clusters(n_clusters, n_objects)
+
+    def _numbers(self) -> list[int]:
+        """Return the numbers of clusters to try."""
+        given: Any = self.n_clusters
+        if (isinstance(given, Sequence) and not isinstance(given, str)) or np.ndim(given) == 1:
+            return [int(K) if isinstance(K, np.integer) else K for K in given]
+        return [given]  # checked later
 
 
 def _parsed(text: str) -> ConsensusClusterer:
     """Return the estimator of a text such as "cspa" or "cspa(partitioner=metis)"."""
     from bigcons.methods import METHODS
 
-    form = re.fullmatch(r"([^()\s]+)\s*(?:\((.*)\))?", text.strip())
-    choices = [name for name in METHODS if name != "supra"]
-    if form is None or form[1] not in choices:
+    name, _, rest = text.strip().partition("(")
+    parameters: dict[str, Any] = {}
+    try:
+        for assignment in rest.removesuffix(")").split(",") if rest else ():
+            key, value = (part.strip() for part in assignment.split("="))
+            parameters[key] = value
+            with suppress(SyntaxError, ValueError):  # a number, True or None, no text
+                parameters[key] = ast.literal_eval(value)
+        return METHODS[name.strip()](**parameters)
+    except (KeyError, ValueError, TypeError) as error:
         raise InvalidInputError(
-            f"members has {text!r}, unknown here; choose from {', '.join(choices)}, with parameters as in "
+            f"members has {text!r}, which is none ({error}); give names of methods, with parameters as in "
             "cspa(partitioner=metis).",
             parameter="members",
-        )
-    method, parameters = METHODS[form[1]], {}
-    own = [name for name in inspect.signature(method).parameters if name not in SHARED]
-    for assignment in form[2].split(",") if form[2] else ():
-        name, equals, value = (part.strip() for part in assignment.partition("="))
-        if not equals or name not in own:
-            raise InvalidInputError(
-                f"members has {text!r}, but {form[1]} takes no {assignment!r}; give name=value of "
-                f"{', '.join(own) or 'none'}.",
-                parameter="members",
-            )
-        words: dict[str, Any] = {"true": True, "false": False, "none": None}
-        try:
-            parameters[name] = ast.literal_eval(value)
-        except (SyntaxError, ValueError):
-            parameters[name] = words.get(value.lower(), value)
-    return method(**parameters)
-
-
-def _name_of(member: ConsensusClusterer) -> str:
-    """Return the name of a method, with the parameters that are not its defaults: as `_parsed` takes it."""
-    from bigcons.methods import METHODS
-
-    method = type(member)
-    name = next((name for name in METHODS if METHODS[name] is method), method.__name__)
-    changed = ", ".join(
-        f"{parameter.name}={getattr(member, parameter.name)}"
-        for parameter in inspect.signature(method).parameters.values()
-        if parameter.name not in SHARED and repr(getattr(member, parameter.name)) != repr(parameter.default)
-    )
-    return f"{name}({changed})" if changed else name
+        ) from None

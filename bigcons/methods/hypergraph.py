@@ -24,7 +24,7 @@ from bigcons.methods.embedding import (
     cut_embedding,
     find_centers,
 )
-from bigcons.methods.evidence import agglomerate, cut
+from bigcons.methods.evidence import agglomerate, cut, numbered
 from bigcons.methods.incidence import (
     check_overlaps_plan,
     clear_own_partitions,
@@ -85,7 +85,7 @@ class GraphClusterer(ConsensusClusterer):
                 "weights do not apply to partitioner='metis'; leave them out, or use partitioner='spectral'.",
                 parameter="weights",
             )
-        return checked_imbalance(self.imbalance)
+        return 0.05 if self.imbalance is None else check_number("imbalance", self.imbalance, above=0.0)
 
     def _solve_spectral(
         self,
@@ -474,18 +474,9 @@ class HGPA(GraphClusterer):
         if self.edge_weight == "size":
             weights *= [max(len(vertices), 1) for vertices in pins]
         parts = np.zeros(ensemble.n_objects, np.int32)
-        found, value = partition_hypergraph(
-            *(
-                pins,
-                weights,
-                np.ones(len(labels), np.int64),
-                min(self.n_clusters, len(labeled)),
-                imbalance,
-                seed,
-                self.minimized_,
-            )
-        )
-        parts[labeled] = found
+        K, sizes = min(self.n_clusters, len(labeled)), np.ones(len(labels), np.int64)
+        asked = pins, weights, sizes, K, imbalance, seed, self.minimized_
+        parts[labeled], value = partition_hypergraph(*asked)
         self._publish_parts(ensemble, parts, value, survey, out)
 
 
@@ -513,11 +504,6 @@ def refuse_unused(
             raise InvalidInputError(
                 f"{name}={value!r} does not apply to {parameter}={chosen!r}; leave it at {default!r}."
             )
-
-
-def checked_imbalance(imbalance: float | None) -> float:
-    """Return the share by which the largest part may exceed its equal share."""
-    return 0.05 if imbalance is None else check_number("imbalance", imbalance, above=0.0)
 
 
 # The meta-clustering algorithm
@@ -618,7 +604,7 @@ class MCLA(ConsensusClusterer):
                 "weights do not apply to partitioner='metis'; leave them out, or use another partitioner.",
                 parameter="weights",
             )
-        imbalance = checked_imbalance(self.imbalance)
+        imbalance = 0.05 if self.imbalance is None else check_number("imbalance", self.imbalance, above=0.0)
         observed = self.union == "observed"
         if ensemble.is_soft and observed:
             raise InvalidInputError(
@@ -641,16 +627,18 @@ class MCLA(ConsensusClusterer):
             jaccard = jaccard[np.ix_(counted, counted)]
             times = None if times is None else times[counted]
         if self.partitioner == "metis":
-            groups = cut_by_metis(jaccard, self.n_clusters, imbalance, seed)
+            groups, _ = partition_graph(graph_of(jaccard.copy()), self.n_clusters, imbalance, seed)
         elif self.partitioner == "spectral":
             groups = cut_by_spectrum(jaccard, self.n_clusters, seed, times)
         else:
             groups = cut_by_linkage(jaccard, self.n_clusters, times)
-        groups = in_order_of_appearance(groups)
+        groups = numbered(groups)
         of_all = np.full(ensemble.n_base_clusters, -1)
         of_all[counted] = groups
         self._parts = {"_groups": of_all}
-        self.objective_: float = share_within(repeated(jaccard, times), groups)
+        weights = repeated(jaccard, times)
+        total, inside = float(weights.sum()), float(weights[groups[:, None] == groups].sum())
+        self.objective_: float = inside / total if total > 0 else 1.0
         self.n_passes_ = 1
         self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
         place, is_random = self._placer(self._parts), self.ties == "random"
@@ -659,7 +647,12 @@ class MCLA(ConsensusClusterer):
             memberships = place(ensemble.read(block.start, block.stop))
             if is_random:
                 draw = generator(seed, "mcla.ties", block.index)
-                lift_one_of_the_best(memberships, draw.random(memberships.shape))
+                # of the largest memberships of a row, that of the largest draw rises by a rounding step
+                best = memberships == memberships.max(axis=1, keepdims=True)
+                chosen = np.where(best, draw.random(memberships.shape), -1.0).argmax(axis=1)
+                rows = np.flatnonzero(best.sum(axis=1) > 1)
+                lifted = np.nextafter(memberships[rows, chosen[rows]], np.float32(2.0))
+                memberships[rows, chosen[rows]] = lifted
             return memberships
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)
@@ -737,30 +730,3 @@ def cut_by_spectrum(
     normalized[np.diag_indices_from(normalized)] += 1.0  # lifts the eigenvalues from [-1, 1] to [0, 2]
     _, vectors = leading_eigenvectors(normalized, n_groups)
     return group_rows(vectors, n_groups, 1, seed, times)[0]
-
-
-def cut_by_metis(weights: np.ndarray, n_groups: int, imbalance: float, seed: int) -> np.ndarray:
-    """Return the groups (B,) of base clusters by a balanced cut."""
-    return partition_graph(graph_of(weights.copy()), n_groups, imbalance, seed)[0]
-
-
-def in_order_of_appearance(groups: np.ndarray) -> np.ndarray:
-    """Number groups by their first member, 0 upward: (B,) int64."""
-    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[group]
-
-
-def share_within(weights: np.ndarray, groups: np.ndarray) -> float:
-    """Return the share of the weight of a graph that lies within groups; 1 if there is no weight."""
-    total, inside = float(weights.sum()), float(weights[groups[:, None] == groups].sum())
-    return inside / total if total > 0 else 1.0
-
-
-def lift_one_of_the_best(memberships: np.ndarray, draws: np.ndarray) -> None:
-    """Raise one of the largest memberships of every row, the one of the largest draw, by a rounding step."""
-    best = memberships == memberships.max(axis=1, keepdims=True)
-    chosen = np.where(best, draws, -1.0).argmax(axis=1)
-    rows = np.flatnonzero(best.sum(axis=1) > 1)
-    memberships[rows, chosen[rows]] = np.nextafter(memberships[rows, chosen[rows]], np.float32(2.0))

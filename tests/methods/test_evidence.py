@@ -253,24 +253,14 @@ def test_eac__takes_objects_never_seen_together_for_dissimilar():
 @given(
     heights=st.lists(st.integers(1, 12), min_size=2, max_size=9).map(sorted),
     bounded=st.booleans(),
-    tie=st.sampled_from(["more", "fewer"]),
     most=st.integers(2, 10),
 )
-def test_largest_lifetime__equals_the_widest_range_of_heights(heights, bounded, tie, most):
+def test_largest_lifetime__equals_the_widest_range_of_heights(heights, bounded, most):
     n = len(heights) + 1
-    ends = (0, 13) if bounded else (heights[0], heights[-1])
-    found = naive.lifetimes(heights, *ends)
-    allowed = range(1, n + 1) if bounded else range(2, n)
-    allowed = {k: found.get(k, 0) for k in allowed if k <= most}
-    chosen = largest_lifetime(
-        np.array(heights, float),
-        most=most,
-        below=0.0 if bounded else None,
-        above=13.0 if bounded else None,
-        tie=tie,
-    )
-    best = [k for k, value in allowed.items() if value == max(allowed.values())]
-    assert chosen == (max(best) if tie == "more" else min(best))
+    found = naive.lifetimes(heights, 0 if bounded else heights[0], heights[-1])
+    allowed = {k: found.get(k, 0) for k in range(2, n + bounded) if k <= most}
+    chosen = largest_lifetime(np.array(heights, float), most=most, below=0.0 if bounded else None)
+    assert chosen == max(k for k, value in allowed.items() if value == max(allowed.values()))
 
 
 @pytest.mark.parametrize("method", LINKAGES)
@@ -289,18 +279,9 @@ def test_lifetime__considers_no_more_than_n_clusters(tmp_path):
     assert model.labels_.max() == 3
 
 
-def test_lifetime__may_choose_one_cluster_if_asked():
-    labels = np.zeros((9, 8), int)
-    labels[:8] += np.eye(8, dtype=int)  # every object differs from the last in one partition of its own
-    assert EACAverage(None, criterion="lifetime", allow_single_cluster=True).fit(labels).n_clusters_ == 1
-    assert EACAverage(None, criterion="lifetime").fit(labels).n_clusters_ > 1
-
-
-@pytest.mark.parametrize(("lifetime_ties", "n_clusters"), [("more", 4), ("fewer", 2)])
-def test_lifetime__of_equal_ones_takes_the_one_asked_for(lifetime_ties, n_clusters):
+def test_lifetime__of_equal_ones_takes_more_clusters():
     labels = np.tri(5, 4, -1, dtype=int)  # each row differs from the next in one partition: 2 to 4 are equal
-    model = EACSingle(None, criterion="lifetime", lifetime_ties=lifetime_ties).fit(labels)
-    assert model.n_clusters_ == n_clusters
+    assert EACSingle(None, criterion="lifetime").fit(labels).n_clusters_ == 4
 
 
 def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
@@ -356,11 +337,7 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
         (EACSingle(2, normalize="none"), "normalize='none' is unknown"),
         (EACAverage(2, weights="entropy"), "weights='entropy' is not known; use 'local'"),
         (EACSingle(2, criterion="gap"), "criterion='gap' is unknown"),
-        (EACSingle(2, lifetime_ties="random"), "lifetime_ties='random' is unknown"),
-        (EACSingle(2, lifetime_ties="fewer"), "lifetime_ties='fewer' needs criterion='lifetime'"),
         (EACSingle(2, ties="more"), "ties='more' is unknown"),
-        (EAC(2, allow_single_cluster=True), "allow_single_cluster=True needs criterion='lifetime'"),
-        (EAC(2, linkage="ward", criterion="lifetime", allow_single_cluster=True), "no upper bound"),
         (EAC(None), "n_clusters=None with criterion='n_clusters'"),
         (EAC(7), "n_clusters=7 but there are n_objects=6"),
     ],

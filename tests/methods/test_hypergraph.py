@@ -26,7 +26,6 @@ from bigcons.errors import (
     MissingDependencyWarning,
 )
 from bigcons.methods import incidence
-from bigcons.methods.assignment import best_kmeans
 from bigcons.methods.embedding import (
     Centers,
     bipartite_embedding,
@@ -291,18 +290,6 @@ def test_passes__have_the_same_bits_on_any_engine_and_from_a_store_and_take_memb
 # K-means of rows in memory: of unit rows and many clusters spherical
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_best_kmeans__is_that_of_scikit_learn_and_tells_of_every_start(weighted):
-    rng = np.random.default_rng(3)
-    rows, weights = rng.random((80, 4)), rng.random(80) if weighted else None
-    found, objectives = best_kmeans(rows, 7, 5, 11, weights, max_iter=50)
-    with one_thread():
-        expected = KMeans(7, n_init=5, random_state=11, max_iter=50).fit(rows, sample_weight=weights)
-    np.testing.assert_array_equal(found.labels_, expected.labels_)
-    assert len(set(objectives)) == 5
-    assert found.inertia_ == expected.inertia_ == min(objectives)
-
-
 def unit_rows(K, n, noise, rng):
     """Return K classes, and unit rows around as many axes."""
     classes = rng.permutation(np.resize(np.arange(K), n))
@@ -317,7 +304,8 @@ def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
     found = kmeans_of_unit_rows(rows, K, 3, 11, weights, max_iter=50)
     assert adjusted_rand(classes, found.labels) > 0.99
     assert (len(found.start_objectives), len(found.labels)) == (3, 3000)
-    drawn, _ = best_kmeans(rows, K, 3, 11, weights, max_iter=50)
+    with one_thread():
+        drawn = KMeans(K, n_init=3, random_state=11, max_iter=50).fit(rows, sample_weight=weights)
     # random starts miss some of so many
     assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_)
     of_unit_length = drawn.cluster_centers_ / np.sqrt((drawn.cluster_centers_**2).sum(axis=1, keepdims=True))
@@ -328,7 +316,8 @@ def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
 def test_kmeans_of_unit_rows__has_no_center_near_the_origin_that_takes_all_weak_rows():
     rng, K = np.random.default_rng(2), 60
     classes, rows = unit_rows(K, 40 * K, rng.choice([0.05, 0.3], (40 * K, 1)), rng)
-    found, (drawn, _) = kmeans_of_unit_rows(rows, K, 3, 0), best_kmeans(rows, K, 3, 0, None)
+    with one_thread():
+        found, drawn = kmeans_of_unit_rows(rows, K, 3, 0), KMeans(K, n_init=3, random_state=0).fit(rows)
     assert np.bincount(drawn.labels_).max() > 3 * 40
     assert np.bincount(found.labels).max() < 2 * 40
     assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_) + 0.1

@@ -119,7 +119,6 @@ REFUSED = [
     *((name, {"weights": "global"}) for name in LOCAL),
     *((name, {"weights": "local"}) for name in ("pcc", "mcla", "kcc")),  # of which base clusters have none
     *((name, {"weights": WEIGHTS, "partitioner": "metis"}) for name in ("cspa", "hbgf", "mcla")),
-    ("kmeans", {"weights": WEIGHTS, "encode": "coassoc"}),
 ]
 
 
