@@ -13,7 +13,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from reprlib import repr as short
@@ -161,8 +161,18 @@ def make_partitions(
         scheme, pool = make_pool(scheme, subset, rows, encoding, data.chunk_rows)
         del rows
         run = None if output is None else stack.enter_context(open_workspace(output, engine, 0))[1]
-        kept = Kept(run)
-        centers = train_centers(scheme, pool, sample_rows, n_tasks, engine, kept.load, kept.save)
+        if run is not None:
+            run.load()  # refuses a run of other parameters
+
+        def map_sets(task: Callable[[Any], np.ndarray], sets: list[tuple[int, ...]]) -> Iterator[np.ndarray]:
+            at_once = max(len(sets) if engine.n_workers <= n_tasks else n_tasks, 1)
+            for first in range(0, len(sets), at_once):
+                some = sets[first : first + at_once]
+                yield from map_kept(
+                    run, engine, task, some, [f"centers-{partitions[0]}" for partitions in some]
+                )
+
+        centers = train_centers(scheme, pool, sample_rows, map_sets)
         n_chosen = min(len(pool.rows), 10_000, max((1 << 22) // scaling.width, 1))
         points = pool.points[np.arange(n_chosen) * len(pool.rows) // n_chosen]
         nearest = centers.label(points, np.ones((len(centers.offsets) - 1, n_chosen), bool))[1]
@@ -190,8 +200,10 @@ def make_partitions(
             ids=data.ids,
             generator=Generator(encoding, names, centers, reach),
         )
-        blocks = label_blocks(label, data, block_rows, engine, kept)
-        return ensemble_of_content(Content(header, [None] * len(names), blocks), out, overwrite=overwrite)
+        parts = [f"labels-{block.start}-{block.stop}" for block in data.blocks(block_rows)]
+        blocks = data.iterate(block_rows, gaps=True, sparse=True)
+        content = Content(header, [None] * len(names), map_kept(run, engine, label, blocks, parts))
+        return ensemble_of_content(content, out, overwrite=overwrite)
 
 
 def find_finished(
@@ -234,60 +246,46 @@ def refuse_difference(finished: Ensemble, wanted: Mapping[str, Any]) -> None:
     refuse_other(finished.path or "", "; ".join(filter(None, [options if others else "", rest])))
 
 
-class Kept:
-    """Finished arrays of a run, each sealed as a snapshot of its own; none without a store to write."""
-
-    def __init__(self, run: Snapshots | None) -> None:
-        self._run = run
-        if run is not None:
-            run.load()  # refuses a run of other parameters
-
-    def load(self, name: str) -> np.ndarray | None:
-        """Return an array; None if there is none, or it is damaged, or of another place or run."""
-        if self._run is None:
-            return None
-        try:
-            found = self._snapshots(self._run, name).load()
-        except (CorruptStoreError, InvalidInputError) as error:
-            _log.warning("%s is made again: %s", name, error)
-            return None
-        return None if found is None else found.arrays["values"]
-
-    def save(self, name: str, values: np.ndarray) -> None:
-        """Write an array, durably and atomically."""
-        if self._run is not None:
-            if not self._run.exists():
-                self._run.save({}, {})
-            self._run.check_lock()
-            self._snapshots(self._run, name).save({"values": values}, {})
-
-    def _snapshots(self, run: Snapshots, name: str) -> Snapshots:
-        return Snapshots(run.folder / name, {**run.fingerprint, "name": name})
-
-
-def label_blocks(
-    label: Callable[[tuple[Block, Any]], np.ndarray],
-    data: Features,
-    block_rows: int,
+def map_kept(
+    run: Snapshots | None,
     engine: Engine,
-    kept: Kept,
+    task: Callable[[Any], np.ndarray],
+    items: Iterable[Any],
+    names: list[str],
 ) -> Iterator[Any]:
-    """Yield the labels of all blocks in order; those that are kept are not computed again."""
-    blocks = data.blocks(block_rows)
-    names = [f"labels-{block.start}-{block.stop}" for block in blocks]
-    left = {block.index for block, name in zip(blocks, names, strict=True) if kept.load(name) is None}
-    if len(left) < len(blocks):
-        n_done = len(blocks) - len(left)
-        _log.warning("Resuming: %d of %d blocks of labels were finished.", n_done, len(blocks))
-    stream = data.iterate(block_rows, min(left), gaps=True, sparse=True) if left else iter(())
-    with closing(engine.map(label, (item for item in stream if item[0].index in left))) as made:
-        for block, name in zip(blocks, names, strict=True):
-            if block.index in left:
-                labels = next(made)
-                kept.save(name, labels)
-                yield labels
-            else:
-                yield kept.load(name)
+    """Yield ``task(item)`` for every item in order, and keep it by name; what a run has is not made again.
+
+    Each result is sealed as a snapshot of its own.
+    """
+    parts: dict[str, Snapshots] = {}
+    if run is not None:
+        parts = {n: Snapshots(run.folder / n, {**run.fingerprint, "name": n}) for n in names}
+    kept = {name for name, part in parts.items() if load(part) is not None}
+    if kept:
+        _log.warning("Resuming: %d of %d parts such as %s were finished.", len(kept), len(names), names[0])
+    left = (item for item, name in zip(items, names, strict=True) if name not in kept)
+    with closing(engine.map(task, left)) as made:
+        for name in names:
+            if name in kept:
+                yield load(parts[name])
+                continue
+            result = next(made)
+            if run is not None:
+                if not run.exists():
+                    run.save({}, {})
+                run.check_lock()
+                parts[name].save({"values": result}, {})
+            yield result
+
+
+def load(part: Snapshots) -> Any:
+    """Return the result in a part; None if there is none, or it is damaged, or of another place or run."""
+    try:
+        snapshot = part.load()
+    except (CorruptStoreError, InvalidInputError) as error:
+        _log.warning("%s is made again: %s", part.folder, error)
+        return None
+    return None if snapshot is None else snapshot.arrays["values"]
 
 
 def make_plan(

@@ -16,11 +16,10 @@ than the search for that, however many partitions share the landmarks.
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ from bigcons.io.features import CATEGORY, HASHED, FeatureEncoding, Features, Sca
 from bigcons.kernels.nearest import normalize_rows
 from bigcons.memory import row_blocks
 from bigcons.progress import progress
-from bigcons.run.engine import Engine, one_thread
+from bigcons.run.engine import one_thread
 from bigcons.store.generator import Centers
 
 N_LANDMARKS, OBJECTS_PER_LANDMARK = 1000, 3
@@ -44,8 +43,6 @@ N_NEAREST = 5
 
 AT_ONCE = 1 << 21
 """Distances held at once."""
-
-_log = logging.getLogger(__name__)
 
 # Scaling
 
@@ -249,33 +246,15 @@ def train_centers(
     scheme: Scheme,
     pool: Pool,
     sample_rows: int,
-    n_tasks: int,
-    engine: Engine,
-    load: Callable[[str], np.ndarray | None] = lambda _: None,
-    save: Callable[[str, np.ndarray], None] = lambda *_: None,
+    map_sets: Callable[[Callable[[Any], np.ndarray], list[tuple[int, ...]]], Iterable[np.ndarray]],
 ) -> Centers:
-    """Return the centers of all partitions, of which at most ``n_tasks`` sets are trained at a time.
-
-    Sets that ``load`` has by their name are not trained again; those that are trained are saved.
-    """
-    sets = scheme.sets()
-    names = {partitions: f"centers-{partitions[0]}" for partitions in sets}
-    loaded = ((partitions, load(name)) for partitions, name in names.items())
-    trained = {partitions: centers for partitions, centers in loaded if centers is not None}
-    left = [partitions for partitions in sets if partitions not in trained]
-    if len(left) < len(sets):
-        _log.warning("Resuming: %d of %d sets of centers were trained.", len(sets) - len(left), len(sets))
-    at_once = max(len(left) if engine.n_workers <= n_tasks else n_tasks, 1)
+    """Return the centers of all partitions; ``map_sets`` maps a task over the sets, as an engine does."""
+    sets, trained = scheme.sets(), []
     with quiet_scikit_learn(), progress("train partitions", len(sets), "sets of centers") as listener:
-        listener.advance(len(sets) - len(left))
-        for first in range(0, len(left), at_once):
-            some = left[first : first + at_once]
-            made = engine.map(partial(train_set, scheme, pool, sample_rows), some)
-            for partitions, centers in zip(some, made, strict=True):
-                save(names[partitions], centers)
-                trained[partitions] = centers
-                listener.advance(1)
-    return centers_of(scheme, [trained[partitions] for partitions in sets])
+        for centers in map_sets(partial(train_set, scheme, pool, sample_rows), sets):
+            trained.append(centers)
+            listener.advance(1)
+    return centers_of(scheme, trained)
 
 
 def train_set(scheme: Scheme, pool: Pool, sample_rows: int, partitions: tuple[int, ...]) -> np.ndarray:

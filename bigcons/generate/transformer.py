@@ -100,7 +100,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         encoding = data.encoding.with_scaling(self._scaling)
         scheme, pool = make_pool(scheme, subset, rows, encoding, data.chunk_rows)
         with open_engine(self.client) as engine:
-            self._centers = train_centers(scheme, pool, sample_rows, self.n_partitions, engine)
+            self._centers = train_centers(scheme, pool, sample_rows, engine.map)
         self.n_clusters_: np.ndarray = self._centers.n_clusters
         return self
 

@@ -11,14 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from scipy.sparse import csr_array
-from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
 
 from bigcons import datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.generate.scheme import Scheme, Subset, split_range
-from bigcons.generate.training import _weighed, choose_pool_rows, choose_sample_rows, measure
+from bigcons.generate.training import choose_pool_rows, choose_sample_rows, measure
 from bigcons.io.features import Features, open_features
 from bigcons.memory import PROCESS_BYTES
 from bigcons.methods import CSPA, MCLA, MixtureModel
@@ -176,35 +174,6 @@ def test_zipf_weights__have_the_law_of_scipy(alpha, largest):
     counts = np.bincount(weights, minlength=largest + 1)
     assert counts[0] == 0
     assert largest == 1 or stats.chisquare(counts[1:], expected * 100_000).pvalue > 0.001
-
-
-@given(st.integers(1, 20), st.data())
-def test_random_features__draws_so_many_distinct_columns(n, data):
-    size = data.draw(st.integers(1, n))
-    scheme = Scheme("test", n_features=size).of_features(list(range(n)))
-    weights = scheme.weights(data.draw(st.integers(0, 5)))
-    assert weights.shape == (n,)
-    assert np.isin(weights, (0, 1)).all()
-    assert weights.sum() == size
-
-
-@pytest.mark.parametrize("form", [np.array, csr_array])
-def test_weighed__takes_columns_and_weighs_them(form):
-    points = np.arange(12, dtype=np.float32).reshape(3, 4)
-    whole = form(points)
-    seen = _weighed(whole, np.array([0, 2, 0, 10], np.float32)) @ np.eye(2)
-    np.testing.assert_array_equal(seen, points[:, [1, 3]] * [2, 10])
-    np.testing.assert_array_equal(_weighed(whole, None) @ np.eye(4), points)
-    np.testing.assert_array_equal(whole @ np.eye(4), points)
-
-
-def test_weighted_kmeans__with_equal_weights_is_k_means(points):
-    scaled = StandardScaler().fit_transform(points)
-    for column in make(points, "weighted", n_clusters=3, n_partitions=3, largest_weight=1).T:
-        # a fixed point of Lloyd's algorithm on the unweighted features
-        means = np.stack([scaled[column == k].mean(axis=0) for k in range(3)])
-        again = KMeans(3, init=means, n_init=1).fit_predict(scaled)
-        assert matching_accuracy(column, again) > 0.99
 
 
 def test_weighted_kmeans__weights_decide_which_of_two_groupings_is_found():

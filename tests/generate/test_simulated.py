@@ -61,15 +61,6 @@ def test_draw_labels__is_the_naive_draw(memberships, draws):
     np.testing.assert_array_equal(draw_labels(memberships, draws), expected)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_draw_labels__never_draws_a_cluster_of_no_membership(dtype):
-    memberships = np.random.default_rng(0).dirichlet(np.ones(3), size=500).astype(dtype)
-    padded = np.insert(memberships, [0, 2, 3], 0, axis=1)
-    edges = np.array([[0.0, np.nextafter(1, 0)]] * 500)
-    drawn = draw_labels(padded, edges)
-    assert (np.take_along_axis(padded, drawn.astype(int), axis=1) > 0).all()
-
-
 def test_from_memberships__frequencies_are_the_memberships():
     soft = np.random.default_rng(1).dirichlet(np.ones(4), size=60)
     labels = drawn(soft, n_partitions=20_000)
@@ -178,17 +169,6 @@ def test_mask_labels__rejects_to_empty_a_partition():
 
 
 # Noisy copies
-
-
-def test_noisy_copies__without_noise_are_renumbered_copies():
-    truth = np.random.default_rng(0).integers(10, size=N_OBJECTS)
-    made = copies(truth, noise=0)
-    assert made.shape == (N_OBJECTS, 8)
-    for column in made.T:
-        assert matching_accuracy(truth, column) == 1
-        renumbering = [column[truth == k][0] for k in range(10)]
-        assert sorted(renumbering) == list(range(10))
-    assert len(np.unique(made, axis=1).T) == 8
 
 
 @given(noise=st.floats(0, 1), n=st.integers(5, 5000))
@@ -335,13 +315,6 @@ class TestGraphs:
         ]
         assert np.bincount(labels).max() <= 1.05 * 200 + 1
         assert matching_accuracy(truth, labels) > 0.95
-
-    def test_graph__without_edges_is_still_cut(self):
-        unlike = np.eye(20)
-        labels = diverse_of(unlike, n_clusters=4, algorithms="graph-cosine", standardize=False)[
-            "graph-cosine-4"
-        ]
-        assert labels.shape == (20,)
 
 
 @pytest.mark.parametrize(("n", "scale"), [(50, 1e-9), (600, 1e6)])
