@@ -158,7 +158,7 @@ def make_partitions(
         # gaps, and what varies of categories, were not known before all was read
         if len(scaling.gaps) or not data.encoding.is_plain:
             _, n_tasks, block_rows = make_plan(*shape, len(scaling.gaps), in_memory=out is None)
-        scheme, pool = make_pool(scheme, subset, rows, encoding, data.chunk_rows)
+        scheme, pool = make_pool(scheme, subset, rows, encoding)
         del rows
         run = None if output is None else stack.enter_context(open_workspace(output, engine, 0))[1]
         if run is not None:

@@ -99,43 +99,30 @@ class Moments(NamedTuple):
         )
 
 
-def measure(features: Features, subset: Subset | None = None, *, standardize: bool) -> tuple[Scaling, Any]:
-    """Return the scaling of ``features``, and the rows of ``subset``, not scaled, in one pass over them.
+def measure(
+    features: Features, subset: Subset | None = None, *, standardize: bool
+) -> tuple[Scaling, list[Any]]:
+    """Return the scaling of ``features``, and the rows of ``subset`` in each block, in one pass over them.
 
     With ``standardize``, numbers are scaled to mean 0 and variance 1 over all objects (divided by n, as in
     scikit-learn) and the columns of a category together to that variance; otherwise they are only centered,
     which preserves distances. Blocks depend only on the number of columns, so the result is bit for bit the
-    same for any budget.
+    same for any budget. The rows are not scaled.
 
     Raises InvalidInputError if no column varies, or if one has values too large for float32.
     """
     total: Moments | None = None
-    checksum = n_sampled = 0
-    n_rows = 0 if subset is None or features.is_sparse else subset.size(features.n_objects)
-    sampled, sparse_parts = np.empty((n_rows, features.n_features), features.dtype), []
-    with (
-        progress("measure the features", features.n_objects) as listener,
-        np.errstate(all="ignore"),
-    ):
+    checksum, rows = 0, []
+    with progress("measure the features", features.n_objects) as listener, np.errstate(all="ignore"):
         for block, values in features.iterate(gaps=True, sparse=True):
             checksum = checksum_of(values, checksum)
             part = Moments.of(values)
             total = part if total is None else total.merge(part)
             if subset is not None:
-                rows = values[subset.rows(block.start, block.stop) - block.start]
-                if features.is_sparse:
-                    sparse_parts.append(rows)
-                else:
-                    sampled[n_sampled : n_sampled + len(rows)] = rows
-                    n_sampled += len(rows)
+                rows.append(values[subset.rows(block.start, block.stop) - block.start])
             listener.advance(block.n_rows)
     assert total is not None  # noqa: S101 - features have at least one row
-    scaling = _scaling(features, total, checksum, standardize)
-    if sparse_parts:
-        from scipy.sparse import vstack
-
-        return scaling, vstack(sparse_parts, "csr")
-    return scaling, sampled
+    return _scaling(features, total, checksum, standardize), rows
 
 
 def checksum_of(values: Any, before: int) -> int:
@@ -154,13 +141,10 @@ def _scaling(features: Features, moments: Moments, checksum: int, standardize: b
     kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
     gaps = np.flatnonzero((moments.n > 0) & (moments.n < n))
     if len(kept) + len(gaps) == 0:
-        columns = encoding.columns
-        n_columns, n_texts = len(columns), sum(code.kind in (CATEGORY, HASHED) for code in columns)
-        constant = "text of one value" if n_texts == n_columns else "constant"
-        some_text = f" ({n_texts} of them text)" if 0 < n_texts < n_columns else ""
+        n_columns = len(encoding.columns)
         raise InvalidInputError(
-            f"{features.where} has {n_columns} column{'s' if n_columns > 1 else ''}, all {constant}"
-            f"{some_text}; give features that vary."
+            f"{features.where} has {n_columns} column{'s' if n_columns > 1 else ''}, all constant; give "
+            "features that vary."
         )
     for code, start in zip(encoding.columns, encoding.starts, strict=False):
         if code.kind in (CATEGORY, HASHED):  # the columns of a category share the variance of one number
@@ -222,18 +206,21 @@ class Pool(NamedTuple):
 
 
 def make_pool(
-    scheme: Scheme, subset: Subset, rows: Any, encoding: FeatureEncoding, chunk_rows: int
+    scheme: Scheme, subset: Subset, rows: list[Any], encoding: FeatureEncoding
 ) -> tuple[Scheme, Pool]:
-    """Return the scheme for the features, and the pool of the rows of a subset, scaled chunk by chunk."""
+    """Return the scheme for the features, and the pool of the rows of a subset, scaled part by part."""
+    from scipy.sparse import vstack
+
     scaling = encoding.scaling
     assert scaling is not None  # noqa: S101 - the features have been measured
     scheme = scheme.of_features(encoding.columns_of_numbers())
-    if isinstance(rows, np.ndarray):
-        points = np.empty((len(rows), scaling.width), np.float32)
-        for block in row_blocks(len(rows), chunk_rows):
-            points[block.start : block.stop] = scaling.apply(rows[block.start : block.stop])
+    if isinstance(rows[0], np.ndarray):
+        points, first = np.empty((sum(map(len, rows)), scaling.width), np.float32), 0
+        for part in rows:
+            points[first : first + len(part)] = scaling.apply(part)
+            first += len(part)
     else:
-        points = scaling.apply(rows)
+        points = vstack([scaling.apply(part) for part in rows], "csr")
     if scheme.name in BY_LANDMARKS:
         scheme = scheme.of_points(points)
     return scheme, Pool(subset.rows(0, scheme.n_objects), points)

@@ -98,7 +98,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         subset = scheme.pool(choose_pool_rows(sample_rows, data.n_objects, sample))
         self._scaling, rows = measure(data, subset, standardize=self.standardize)
         encoding = data.encoding.with_scaling(self._scaling)
-        scheme, pool = make_pool(scheme, subset, rows, encoding, data.chunk_rows)
+        scheme, pool = make_pool(scheme, subset, rows, encoding)
         with open_engine(self.client) as engine:
             self._centers = train_centers(scheme, pool, sample_rows, engine.map)
         self.n_clusters_: np.ndarray = self._centers.n_clusters
