@@ -12,7 +12,6 @@ a block a hash of its run, generation, number and rows, of a snapshot one of its
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import struct
 import zlib
@@ -22,13 +21,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.files import Place, StorePath, parse_json
+from bigcons.disk.files import Place, StorePath, pack, unpack
 from bigcons.disk.places import disk_errors, place_of
-from bigcons.errors import CorruptStoreError, InvalidInputError, StoreError
+from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
 
 SNAPSHOT, SNAPSHOT_BEFORE = "snapshot.npz", "snapshot-before.npz"
-SNAPSHOT_FORMAT = 11
+SNAPSHOT_FORMAT = 12
 """Incremented whenever the content of snapshots or blocks changes."""
 SEAL_BYTES = 16
 _START_OVER = "start over with overwrite=True (--overwrite)."
@@ -151,10 +150,7 @@ class Snapshots:
         with disk_errors(self._before), suppress(FileNotFoundError):
             self._file.copy_to(self._before)
         head = {"format": SNAPSHOT_FORMAT, "fingerprint": self.fingerprint, "facts": dict(facts)}
-        text = np.frombuffer(json.dumps(head).encode(), np.uint8)
-        file = io.BytesIO()
-        np.savez(file, **{**arrays, "head": text})  # type: ignore[arg-type]
-        content = file.getvalue()
+        content = pack(head, arrays)
         with disk_errors(self._file):
             self._file.write(content, _hash(content), durable=True)
 
@@ -198,23 +194,17 @@ class Snapshots:
         for file in (self._file, self._before):
             try:
                 content = bytes(file.read())
-                if _hash(content[:-SEAL_BYTES]) != content[-SEAL_BYTES:]:
-                    raise ValueError("another hash")
-                with np.load(io.BytesIO(content[:-SEAL_BYTES]), allow_pickle=False) as members:
-                    arrays = {name: members[name] for name in members.files}
-                head = parse_json(arrays.pop("head").tobytes(), file)
-                if not all(isinstance(head[name], dict) for name in ("fingerprint", "facts")):
-                    raise ValueError("no fingerprint")
+                head, arrays = unpack(content[:-SEAL_BYTES])
+                is_whole = _hash(content[:-SEAL_BYTES]) == content[-SEAL_BYTES:]
+                if not is_whole or not all(isinstance(head[name], dict) for name in ("fingerprint", "facts")):
+                    raise ValueError("another hash, or no fingerprint")
             except FileNotFoundError:
                 continue
-            except (StoreError, OSError) as error:
-                if not isinstance(error, CorruptStoreError):
-                    raise
+            except CorruptStoreError as error:
                 damage = damage or error
-            except Exception as error:  # damaged archives raise errors of many types
+            except (ValueError, LookupError, TypeError):
                 what = f"{file} is damaged, or of an earlier version of bigcons"
                 damage = damage or CorruptStoreError(f"{what}; {_START_OVER}", path=file)
-                damage.__cause__ = error
             else:
                 n_whole += 1
                 yield Snapshot(file is self._file, arrays, head, head["facts"])

@@ -11,7 +11,6 @@ writes a new folder, too, with links to the files that stay, or copies in a buck
 from __future__ import annotations
 
 import ctypes
-import glob
 import json
 import os
 import re
@@ -170,12 +169,9 @@ def _no_store(place: Place) -> StoreError:
             "import or compute it again, elsewhere or once it is removed.",
             path=place,
         )
-    what, remedy = "does not exist", "check the path"
-    if place.exists():
-        what = "is not a bigcons store, or its head is damaged"
-        names = [] if place.is_file() else sorted(place.names())[:20]  # a bucket is asked for each
-        inside = [name for name in names if is_store(place / name)]
-        remedy = f"give {' or '.join(inside)} in it" if inside else remedy
+    what = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
+    inside = [name for name in place.names()[:20] if is_store(place / name)]  # a bucket is asked for each
+    remedy = f"give {' or '.join(inside)} in it" if inside else "check the path"
     return StoreNotFoundError(f"{place} {what}; {remedy}.", path=place)
 
 
@@ -206,17 +202,11 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
     refuse_existing(place, overwrite, kind)
     with writer_lock(place) as check_lock, disk_errors(place):
         if isinstance(place, DiskPlace):
-            # a writer that was killed before its store was in place may have moved the one before aside
-            for aside in sorted(place.path.parent.glob(f".{glob.escape(place.name)}.*.previous")):
-                if place.path.exists():
-                    shutil.rmtree(aside, ignore_errors=True)
-                else:
-                    aside.rename(place.path)
-        refuse_existing(place, overwrite, kind)
-        how = (
-            _renamed_folder(place.path) if isinstance(place, DiskPlace) else _named_folder(place, check_lock)
-        )
-        with how as folder:
+            committing: Any = _renamed_folder(place.path)
+        else:
+            committing = _named_folder(place, check_lock)
+        with committing as folder:
+            refuse_existing(place, overwrite, kind)
             yield folder
             read_head(folder)
             folder.flush()
@@ -224,10 +214,16 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
 
 @contextmanager
 def _renamed_folder(path: Path) -> Iterator[DiskPlace]:
-    """Yield a hidden folder next to ``path`` that is renamed to it at the end."""
+    """Yield a hidden folder next to ``path`` that is renamed to it at the end.
+
+    What killed writers left is removed first; a store that one had moved aside is put back.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep_temporary(path.parent)
-    abandoned = re.compile(rf"\.{re.escape(path.name)}\.[0-9]+\.partial")
+    previous = path.with_name(f".{path.name}.previous")
+    if previous.exists() and not path.exists():
+        previous.rename(path)
+    abandoned = re.compile(rf"\.{re.escape(path.name)}\.([0-9]+\.partial|previous)")
     for entry in path.parent.iterdir():
         if abandoned.fullmatch(entry.name):
             shutil.rmtree(entry, ignore_errors=True)
@@ -235,16 +231,16 @@ def _renamed_folder(path: Path) -> Iterator[DiskPlace]:
     try:
         partial.mkdir()
         yield DiskPlace(partial)
-        if not path.exists():
-            partial.rename(path)
-        elif not _exchange(partial, path):  # without an exchange, neither store is at the path for a moment
-            previous = partial.with_suffix(".previous")
+        if path.exists() and not _exchange(partial, path):  # neither store is at the path for a moment
             path.rename(previous)
+        if partial.exists() and not path.exists():
             partial.rename(path)
-            previous.rename(partial)
         sync(path.parent)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        if previous.exists() and not path.exists():
+            previous.rename(path)
+        for left in (partial, previous):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _exchange(a: Path, b: Path) -> bool:
@@ -349,13 +345,11 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     place = place_of(path)
     suffix = re.search(r"\.(parquet|pq|csv|tsv|gz|npy|npz|h5ad)$", place.name.lower())
     if suffix is not None and not (kind == "ensemble" and names_parquet(place)):
-        choices = {
-            "ensemble": ".zarr or, on a disk, .parquet",
-            "consensus": ".zarr; export() writes its labels to a file",
-            "pairs": ".zarr; save() and sample() write Parquet to a disk, too",
-        }.get(kind or "", ".zarr")
         what = KINDS.get(kind or "", "a store")
-        raise InvalidInputError(f"{place} has suffix {suffix[0]!r}, but {what} is stored as {choices}.")
+        also = {"ensemble": " or, on a disk, .parquet", "consensus": "; export() writes its labels to a file"}
+        raise InvalidInputError(
+            f"{place} has suffix {suffix[0]!r}, but {what} is stored as .zarr{also.get(kind or '', '')}."
+        )
     _refuse_inside_store(place)
     is_taken = place.exists()
     if is_taken and not isinstance(place, DiskPlace):  # a killed writer may have left data folders
@@ -367,11 +361,10 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     if not is_store(place):
         raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.", path=place)
     with suppress(CorruptStoreError):
-        found = read_head(place).kind
-        if kind not in (None, found):
-            there = KINDS.get(found, "a store of another kind")
+        if kind not in (None, found := read_head(place).kind):
             raise StoreExistsError(
-                f"{place} exists and is {there}, which would be lost; choose another path or remove it.",
+                f"{place} exists and is {KINDS.get(found, 'a store of another kind')}, which would be lost; "
+                "choose another path or remove it.",
                 path=place,
             )
 

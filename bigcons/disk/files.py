@@ -7,13 +7,16 @@ two bytes.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from bigcons.errors import BigconsError, CorruptStoreError, DamagedFileError
 
@@ -109,3 +112,20 @@ def parse_json(content: bytes | bytearray, where: object) -> Any:
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise corrupt(where, f"is damaged or not written by bigcons ({reason})") from None
+
+
+def pack(facts: Any, arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return JSON values and arrays as one .npz archive, the same bytes for the same content."""
+    file = io.BytesIO()
+    np.savez(file, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def unpack(content: bytes) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return what `pack` packed; raises ValueError for anything else. No pickles."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        return json.loads(arrays.pop("facts").tobytes()), arrays
+    except Exception as error:  # damaged archives raise errors of many types
+        raise ValueError(str(error)) from None

@@ -153,16 +153,11 @@ def arrays_of(kind: str, body: Mapping[str, Any]) -> dict[str, Array]:
     """
     n, arrays = body["n_objects"], {}
     if kind == "pairs":
-        n_entries = 2 * body["n_pairs"]
-        for name, size, dtype, dtypes in (
-            ("indptr", n + 1, "int64", ("int64",)),
-            ("indices", n_entries, "int32", ("int32",)),
-            ("n_agree", n_entries, body["counts_dtype"], ("uint8", "uint16")),
-            ("n_seen", n_entries, body["counts_dtype"], ("uint8", "uint16")),
-        ):
-            dim = "n_objects + 1" if name == "indptr" else "2 n_pairs"
-            chunk = min(body["chunk_entries"], max(size, 1))
-            arrays[name] = Array((size,), (chunk,), _known(dtype, dtypes), (dim,), "lz4")
+        counts = _known(body["counts_dtype"], ("uint8", "uint16"))
+        dtypes = {"indptr": "int64", "indices": "int32", "n_agree": counts, "n_seen": counts}
+        for name, dtype in dtypes.items():
+            size, dim = (n + 1, "n_objects + 1") if name == "indptr" else (2 * body["n_pairs"], "2 n_pairs")
+            arrays[name] = Array((size,), (min(body["chunk_entries"], max(size, 1)),), dtype, (dim,), "lz4")
         return arrays
     rows = body["chunk_rows"]
     if kind == "ensemble":

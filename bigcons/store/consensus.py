@@ -18,7 +18,7 @@ import numpy as np
 from bigcons.disk.arrays import StoredArray, digest_text
 from bigcons.disk.arrays import Written as Written
 from bigcons.disk.commit import new_store, write_head
-from bigcons.disk.files import Place, StorePath
+from bigcons.disk.files import Place, StorePath, pack
 from bigcons.disk.places import place_of
 from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST, arrays_of
 from bigcons.errors import InvalidIdsError, InvalidInputError
@@ -38,7 +38,6 @@ from bigcons.store.store import (
     id_array,
     ids_first,
     ids_of,
-    packed_parts,
     reopened,
     write_files,
     write_ids,
@@ -549,7 +548,7 @@ class ConsensusWriter:
 
     def write_parts(self, name: str, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write facts and arrays to the file `PLACING` or `TREE`."""
-        self._files |= write_files(self.rows.folder, {name: packed_parts(facts, arrays)})
+        self._files |= write_files(self.rows.folder, {name: pack(facts, arrays)})
 
     def describe(self, **description: Mapping[str, Any] | None) -> None:
         """Set the description of the solve in the head; values that JSON cannot represent become text.

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bigcons.disk.files import pack
 from bigcons.disk.schema import MISSING
 from bigcons.errors import SuspiciousFeaturesWarning, UnlabeledObjectsWarning, warn_user
 from bigcons.io.columns import Column
 from bigcons.io.factorize import label_dtype
 from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
 from bigcons.memory import Block
-from bigcons.store.store import Store, packed_parts
+from bigcons.store.store import Store
 
 if TYPE_CHECKING:  # they import Arrow, which few fits need
     from bigcons.io.features import FeatureEncoding, Features, Scaling
@@ -193,7 +194,7 @@ class Generator:
         facts = {"encoding": self.encoding.to_dict(), "names": self.names, "reach": self.reach}
         packed, offsets, sets, clusters, squares = self.centers
         width = squares.shape[1] + 1
-        return packed_parts(
+        return pack(
             facts,
             {
                 "centers": packed.reshape(-1, width)[: offsets[-1]],

@@ -5,9 +5,6 @@ Ids are an array of numbers, or the text of all ids and where each of them ends.
 
 from __future__ import annotations
 
-import io
-import json
-import zipfile
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +23,7 @@ from bigcons.disk.arrays import (
     rows_digest,
 )
 from bigcons.disk.commit import Head, head_of, read_head
-from bigcons.disk.files import MOST_BYTES, Place, corrupt, decoding
+from bigcons.disk.files import MOST_BYTES, Place, corrupt, decoding, unpack
 from bigcons.disk.schema import arrays_of, check_body, id_arrays
 from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreError, StoreNotFoundError
 from bigcons.io.batches import columns_source, index_frame
@@ -180,27 +177,9 @@ class Store:
         """Return what ``of`` makes of facts and arrays in a file; raises CorruptStoreError if it cannot."""
         data = self.read_file(name)
         try:
-            return of(*unpacked_parts(data))
-        except (*INCONSISTENT, EOFError, RecursionError) as error:
+            return of(*unpack(data))
+        except INCONSISTENT as error:
             raise corrupt(self.data / name, f"is damaged ({error})", self.remedy) from None
-
-
-def packed_parts(facts: Any, arrays: dict[str, np.ndarray]) -> bytes:
-    """Return JSON values and arrays as one .npz archive, the same bytes for the same content."""
-    text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-    file = io.BytesIO()
-    np.savez(file, facts=text, **arrays)  # type: ignore[arg-type]
-    return file.getvalue()
-
-
-def unpacked_parts(data: bytes) -> tuple[Any, dict[str, np.ndarray]]:
-    """Return what `packed_parts` packed; raises KeyError or ValueError for anything else. No pickles."""
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, zipfile.BadZipFile, NotImplementedError, zlib.error) as error:
-        raise ValueError(str(error)) from None
-    return json.loads(arrays.pop("facts").tobytes()), arrays
 
 
 def write_files(folder: Place, files: Mapping[str, bytes]) -> dict[str, int]:

@@ -144,8 +144,8 @@ def test_snapshots__reject_another_solve_another_format_and_damage(tmp_path):
     file.write_bytes(whole)
 
     def other_format(arrays):
-        head = arrays["head"].tobytes().replace(b'"format": ', b'"format": 2')
-        arrays["head"] = np.frombuffer(head, np.uint8)
+        head = arrays["facts"].tobytes().replace(b'"format": ', b'"format": 2')
+        arrays["facts"] = np.frombuffer(head, np.uint8)
 
     rewrite(file, other_format)
     with pytest.raises(InvalidInputError, match=r"in format 2\d+ of another version .* reads format \d+"):

@@ -327,7 +327,7 @@ def test_interrupt__of_the_command_keeps_committed_passes_and_a_repetition_finis
 
 def passes_of(folder: Path, name: str = "snapshot.npz") -> int:
     with np.load(folder / name) as members:
-        return len(json.loads(members["head"].tobytes())["facts"]["records"])
+        return len(json.loads(members["facts"].tobytes())["facts"]["records"])
 
 
 @pytest.mark.parametrize("asked", [{"overwrite": True}, {"resume": False}], ids=str)
@@ -341,7 +341,7 @@ def test_solve__begins_again_only_if_told_to(
     out = tmp_path / "consensus.zarr"
     leave_killed(3, out)
     with np.load(f"{out}.partial/snapshot.npz") as members:
-        head = json.loads(members["head"].tobytes())
+        head = json.loads(members["facts"].tobytes())
     assert len(head["facts"]["records"]) == 2
     resume, overwrite = asked.get("resume", True), asked.get("overwrite", False)
     calls = []
