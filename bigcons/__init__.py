@@ -25,7 +25,7 @@ _HOMES = {
     "match": "bigcons.store.consensus",
     "choose_n_clusters": "bigcons.trust.n_clusters",
     "consensus": "bigcons.methods.consensus",
-    "consensus_tree": "bigcons.trust.cluster_tree",
+    "consensus_tree": "bigcons.trust.n_clusters",
     "ClusterTree": "bigcons.store.clusters",
     "select": "bigcons.io.columns",
     **dict.fromkeys(methods.__all__, "bigcons.methods"),
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from bigcons.store.consensus import match as match
     from bigcons.store.ensemble import Ensemble as Ensemble
     from bigcons.store.pairs import PairTable as PairTable
-    from bigcons.trust.cluster_tree import consensus_tree as consensus_tree
     from bigcons.trust.n_clusters import choose_n_clusters as choose_n_clusters
+    from bigcons.trust.n_clusters import consensus_tree as consensus_tree
 else:
     __all__ = ["__version__", *_HOMES, *_MODULES]
 

@@ -28,8 +28,8 @@ from bigcons.run.results import count_clusters
 from bigcons.store.clusters import TRUST_ROW, ClusterTree, mergers, tree_in_words
 from bigcons.store.consensus import Consensus, cautions, clusters_in_words, fit_results
 from bigcons.store.ensemble import as_ensemble
-from bigcons.trust.cluster_tree import consensus_tree
 from bigcons.trust.confidence import Evidence
+from bigcons.trust.n_clusters import consensus_tree
 from bigcons.validation import check_int
 
 if TYPE_CHECKING:

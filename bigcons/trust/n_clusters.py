@@ -1,4 +1,4 @@
-"""How many clusters an ensemble holds: the evidence for each number, and the estimators that ask for it.
+"""How many clusters an ensemble holds: the evidence for each number, and the tree of clusters with support.
 
 The tree of distinctness (`bigcons.trust.groups`) merges the least distinct two clusters first. A number of
 clusters lives from the merge that leads to it to the one that ends it; the number that lives longest is
@@ -16,23 +16,37 @@ number of its parts seems to live. A single cluster is what everyone finds.
 Of classes that overlap, no number lives long. So an eighth of the quality of a number counts beside its
 lifetime: what the other tree, of average link, tells of the partitions where it is cut at that number, by the
 mean normalized mutual information, times the agreement of halves on it.
+
+Would data without clusters look like this? Where the features are at hand, a Monte Carlo reference says so.
+The evidence for a number of clusters is its lifetime, as far as halves of the partitions agree on it and on
+smaller ones. How much there is without clusters depends on the features and on the generator: partitions that
+all divide a long cloud across, or all into eight, agree on more than others. So the same generator makes
+partitions of a sample of the objects, and of as many points of one Gaussian with the covariance of the
+sample, again and again (M3C, John et al. 2020); and the share of the draws with as much evidence is a
+p-value.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
+import bigcons.generate
+from bigcons.errors import InvalidInputError, first_line
 from bigcons.io.columns import Column, Columns, select
 from bigcons.memory import Block
 from bigcons.progress import progress
-from bigcons.run.engine import Engine, fold, open_engine
+from bigcons.run.engine import Engine, fold, one_thread, open_engine
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
-from bigcons.seeding import SeedLike, draw_rows, resolve_seed
+from bigcons.run.results import by_size, renumbered, sizes_of
+from bigcons.seeding import SeedLike, draw_rows, generator, resolve_seed
 from bigcons.store.clusters import (
     HALF_WAY,
     LEAST_OBJECTS,
@@ -50,16 +64,18 @@ from bigcons.trust.groups import (
     DISTINCTNESS,
     FIRST_GROUPS,
     MOST_PRODUCTS,
+    N_ROWS,
     TREES,
     Groups,
     Sample,
-    Tree,
+    most_probable,
     plan_bytes,
     rows_for,
 )
+from bigcons.trust.placement import Placement
 from bigcons.trust.support import Halves
-from bigcons.validation import check_int
-from bigcons.weights import Weights
+from bigcons.validation import check_choice, check_int
+from bigcons.weights import Weights, counts_of
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -134,6 +150,101 @@ def choose_n_clusters(
         return search(data, engine, seed, k_range=k_range, weights=weights, memory=memory).choice
 
 
+def consensus_tree(
+    ensemble: Any,
+    *,
+    tree: str | None = None,
+    weights: Any = None,
+    features: Any = None,
+    n_draws: int = 20,
+    random_state: SeedLike = None,
+    memory: str | float | None = None,
+    client: object = None,
+    id: Column | None = None,
+    columns: Columns | None = None,
+    drop: Columns | None = None,
+) -> ClusterTree:
+    """Return the tree of clusters of an ensemble, with the support of every split.
+
+    Parameters
+    ----------
+    ensemble
+        An Ensemble, the path of one, or a table of labels; soft clusterings, too.
+    tree : {"average", "distinctness"} or None, default=None
+        Average link of the locally weighted co-association, which finds clusters of similar sizes, or
+        distinctness, for which sizes do not matter. None: the one whose cut at the recommended number agrees
+        better with the partitions and is more distinct, as `ConsensusTree` chooses.
+    weights : array of shape (n_partitions,) or None, default=None
+        Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
+    features : table or None, default=None
+        The features that `bigcons.generate` made the ensemble of, for a p-value of each number of clusters:
+        see below. Any table with the same columns.
+    n_draws : int, default=20
+        Draws with which they are compared; 19 or more, for p-values of .05.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the sample; one seed gives the same bits on any engine and any number of workers.
+    memory : str, int or None, default=None
+        Memory budget such as "2GB"; a tree that would need more is refused before it starts.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+    id, columns, drop
+        Of a table, the column that identifies the objects, and those that are partitions or are not: see
+        `bigcons.select`.
+
+    Returns
+    -------
+    ClusterTree
+        Merges, support and sizes; its ``cut`` and ``labels`` give clusters, `bigcons.plots.tree` draws it.
+
+    Notes
+    -----
+    The sample and its groups are those of `choose_n_clusters`: at least 30 groups of up to 2,000 objects.
+    The support of a split is the mean, over eight random halves of the partitions, of how far the tree of a
+    half divides the same objects in the same two sides: see `bigcons.trust.support`. Parts of a continuum
+    may have a support of .9, too: a split is real if it has support and some number of clusters stands out.
+    Drawing the sample takes O(n) time, and the support some five times that of the groups.
+
+    With ``features``, the generator of the ensemble makes as many partitions of up to 2,000 of the objects,
+    and of as many points of one Gaussian with their covariance, ``n_draws`` times. The p-value of K clusters
+    or more is the share of the draws, the sample counted among them, in which some number of clusters has as
+    much evidence as the best number from K on has in the sample: its lifetime times the agreement of halves
+    on it (`NClustersChoice`). That of the first split says whether there is more than a single cluster, and
+    those of all splits hold together. Half a second to a second for each draw, and a pass over the features.
+
+    References
+    ----------
+    Felsenstein (1985), *Confidence limits on phylogenies: an approach using the bootstrap*, Evolution 39.
+    John et al. (2020), *M3C: Monte Carlo reference-based consensus clustering*, Scientific Reports 10.
+    Lemoine et al. (2018), *Renewing Felsenstein's phylogenetic bootstrap in the era of big data*, Nature 556.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)
+    >>> tree = bc.consensus_tree(ensemble, random_state=0)
+    >>> tree.cut().max() + 1
+    np.int64(6)
+    >>> tree.labels(3).shape
+    (600,)
+    >>> tree.table().column_names[:3]
+    ['split', 'n_clusters', 'height']
+    """
+    if tree is not None:
+        check_choice("tree", tree, TREES)
+    check_int("n_draws", n_draws)
+    seed = resolve_seed(random_state)
+    with open_engine(client) as engine:
+        data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
+        found = search(data, engine, seed, weights=weights, memory=memory, purpose="the tree of clusters")
+        made = tree_of(found, data.n_objects, TREES if tree is None else (tree,))
+        p_values = None
+        if features is not None:
+            observed, drawn = null_reference(data, features, n_draws, engine, seed)
+            p_values = p_values_of(observed, drawn, len(made.merges))[::-1].copy()
+    placer = partial(place_all, data, Weights.given(weights, data.offsets), found)
+    return replace(made, p_values=p_values, placer=placer)
+
+
 class Search(NamedTuple):
     """The groups in which the number of clusters was looked for, by all and by halves of the partitions."""
 
@@ -156,7 +267,15 @@ def search(
     """Return the choice for an open ensemble, and the groups it is made of."""
     given = Weights.given(weights, ensemble.offsets)
     counts = None if given is None else given.partitions
-    least, most = _checked_range(k_range, ensemble.n_objects)
+    least, most = 1, None
+    if k_range is not None:
+        if not isinstance(k_range, Sequence) or len(k_range) != 2:
+            raise InvalidInputError(
+                f"k_range={k_range!r} is no range; give the least and the largest number, such as (2, 40).",
+                parameter="k_range",
+            )
+        least = check_int("k_range[0]", k_range[0])
+        most = check_int("k_range[1]", k_range[1], at_least=least, at_most=max(ensemble.n_objects, least))
     sample: Sample | None = None
 
     def sample_for(n_groups: int) -> Sample:
@@ -220,14 +339,10 @@ def tree_of(found: Search, n_objects: int, trees: Sequence[str] = TREES) -> Clus
     """Return the tree of a search, of ``trees`` the one that the criterion takes at its number."""
     groups, choice = found.groups, found.choice
     name = groups.cut(max(choice.n_clusters, 2), least_objects(groups.sizes), trees).tree
-    tree, support = groups.trees[name], found.halves.support(name)
-    return ClusterTree(name, linkage_of(tree), groups.sizes, *support, choice, n_objects)
-
-
-def linkage_of(tree: Tree) -> np.ndarray:
-    """Return the merges of a tree (G - 1, 4) as SciPy has them, their heights raised to those before."""
-    G = len(tree.heights)
-    return np.column_stack([tree.sides, tree.heights[1:], node_sums(tree.sides, np.ones(G))[G:]])
+    sides, heights = groups.trees[name]
+    G = len(heights)
+    merges = np.column_stack([sides, heights[1:], node_sums(sides, np.ones(G))[G:]])
+    return ClusterTree(name, merges, groups.sizes, *found.halves.support(name), choice, n_objects)
 
 
 def choice_of_tree(
@@ -264,18 +379,6 @@ def choice_of_tree(
     return NClustersChoice(*told, n_sampled=int(groups.sizes.sum()))
 
 
-def _checked_range(k_range: Any, n_objects: int) -> tuple[int, int | None]:
-    if k_range is None:
-        return 1, None
-    if isinstance(k_range, str) or not isinstance(k_range, Sequence) or len(k_range) != 2:
-        raise InvalidInputError(
-            f"k_range={k_range!r} is not a range; give the smallest and the largest number, such as (2, 40).",
-            parameter="k_range",
-        )
-    least = check_int("k_range[0]", k_range[0])
-    return least, check_int("k_range[1]", k_range[1], at_least=least, at_most=max(n_objects, least))
-
-
 def rows_of_sample(ensemble: Ensemble, seed: int, n_rows: int) -> np.ndarray:
     """Return which objects are sampled, at most ``n_rows``, ascending."""
     return draw_rows(ensemble.n_objects, n_rows, seed, "n_clusters.sample")
@@ -292,3 +395,111 @@ def sample_rows(ensemble: Ensemble, engine: Engine, seed: int, n_rows: int) -> n
     with progress("sample to choose n_clusters", ensemble.n_objects) as listener:
         parts = fold(engine, ensemble.blocks(), take, list.__add__, progress=listener)
     return np.concatenate(parts)
+
+
+def place_all(
+    ensemble: Ensemble, weights: Weights | None, found: Search, clusters: np.ndarray, client: object
+) -> np.ndarray:
+    """Return the clusters (n_objects,) int32 of all objects, given those of the leaves (G,) of a cut."""
+    n, K, offsets = ensemble.n_objects, int(clusters.max()) + 1, ensemble.offsets
+    sample = found.sample.given
+    of_sample = np.append(clusters, -1)[found.groups.groups]
+    counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
+    of_sample = most_probable(sample, offsets, counts, of_sample, left_out=True).astype(np.int32)
+    T, sizes = counts_of(sample, offsets, of_sample, K, weights)
+    is_whole, blocks = len(sample) == n, ensemble.blocks()
+    labels = of_sample if is_whole else np.full(n, -1, np.int32)
+    with open_engine(client) as engine:
+        for _ in range(1 if is_whole else 2):
+            placement = Placement.of(T, sizes, offsets, weights)
+
+            def place(part: tuple[Block, np.ndarray], placement: Placement = placement) -> tuple[Any, Any]:
+                block, current = part
+                placed = placement.place(ensemble.read(block.start, block.stop), current)
+                return placed.clusters, placed.stats
+
+            parts = ((block, labels[block.start : block.stop].copy()) for block in blocks)
+            T, sizes = np.zeros(1), np.zeros(1)
+            with closing(engine.map(place, parts)) as placed, progress("place", n) as listener:
+                for block, (assigned, stats) in zip(blocks, placed, strict=True):
+                    labels[block.start : block.stop] = assigned
+                    T, sizes = T + stats["T"], sizes + stats["sizes"]
+                    listener.advance(block.n_rows)
+    return renumbered(labels, by_size(sizes_of(labels, K)))
+
+
+# The null reference
+
+
+def null_reference(
+    ensemble: Ensemble, features: Any, n_draws: int, engine: Engine, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest evidence for 2, 3, ... clusters or more (most,) in a sample of the objects, and that
+    for 2 or more in draws (n_draws,) of one Gaussian.
+
+    Of an ensemble that `bigcons.generate` made of ``features``, by its generator. Raises InvalidInputError if
+    it made none of the partitions, or of other features.
+    """
+    made_with = ensemble.provenance
+    while "generator" not in made_with and "from" in made_with:
+        made_with = made_with["from"]
+    make: Any = getattr(bigcons.generate, str(made_with.get("generator")), None)
+    fitted: Any = ensemble.generator
+    if make is None or fitted is None:
+        raise InvalidInputError(
+            "the ensemble does not hold its generator, which a reference needs to make others like it; "
+            "use one that bigcons.generate made of features, or leave features out.",
+            parameter="features",
+        )
+    taken = inspect.signature(make).parameters.keys() - {"features", "random_state", "client", "columns"}
+    options = {name: made_with[name] for name in taken & made_with.keys()}
+    options |= {"n_partitions": ensemble.n_partitions, "standardize": False, "client": engine}
+    data, parts = fitted.open(features), []
+    if data.n_objects != ensemble.n_objects:
+        raise InvalidInputError(
+            f"features has {data.n_objects:,} rows but the ensemble {ensemble.n_objects:,} objects; pass "
+            "those that it was made of.",
+            parameter="features",
+        )
+    chosen = draw_rows(data.n_objects, N_ROWS, seed, "null.sample")
+    for block, rows in data.iterate(gaps=True, sparse=True):
+        rows = fitted.encoding.scaling.apply(rows[block.rows_of(chosen)])
+        parts.append(rows if isinstance(rows, np.ndarray) else rows.toarray())
+    points = np.concatenate(parts).astype(np.float64)  # as they were clustered
+    center = points.mean(axis=0)
+    deviations = (points - center) / np.sqrt(len(points))
+
+    def evidence_in(points: np.ndarray) -> np.ndarray:
+        """Return the largest evidence for 2, 3, ... clusters or more, 0 of more than are compared."""
+        try:
+            made = make(points, **options, random_state=seed)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"a reference is made of {len(points):,} of the objects, which cannot be clustered as the "
+                f"ensemble was ({first_line(error)}); leave features out.",
+                parameter="features",
+            ) from None
+        of_numbers = np.maximum(evidence(search(made, engine, seed).choice.table), 0.0)
+        return np.append(np.maximum.accumulate(of_numbers[1:][::-1])[::-1], 0.0)
+
+    drawn = np.empty(n_draws)
+    with progress("draw references", n_draws + 1, "draws") as listener:
+        observed = evidence_in(points)
+        listener.advance(1)
+        for at in range(n_draws):
+            normal = generator(seed, "null.draws", at).normal(size=(len(points),) * 2)
+            with one_thread(user_api="blas"):
+                of_one = center + normal @ deviations  # has the covariance of the points
+            drawn[at] = evidence_in(of_one)[0]
+            listener.advance(1)
+    return observed, drawn
+
+
+def p_values_of(observed: np.ndarray, drawn: np.ndarray, most: int) -> np.ndarray:
+    """Return the p-values of 2, 3, ... clusters or more, (most,), falling with what is drawn.
+
+    The share of the draws, the sample counted among them, in which 2 clusters or more have as much
+    evidence: a number is compared with the best number of every draw, so that all p-values hold at once.
+    """
+    observed = np.append(observed, np.zeros(most))[:most]
+    return (1 + (drawn >= observed[:, None]).sum(axis=1)) / (1 + len(drawn))

@@ -183,7 +183,7 @@ def test_cut__of_the_number_recommended_passes_over_outliers(six):
 
 
 def test_tree__tells_what_is_wrong(six, tree):
-    with pytest.raises(InvalidInputError, match=r"tree='ward' is unknown; use 'average' or 'distinctness'"):
+    with pytest.raises(InvalidInputError, match=r"tree='ward' is unknown; choose one of 'average'"):
         consensus_tree(six[0], tree="ward")
     with pytest.raises(InvalidInputError, match="min_support"):
         tree.cut(min_support=2)

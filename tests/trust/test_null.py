@@ -8,7 +8,7 @@ import pytest
 from bigcons import Ensemble, consensus_tree, generate
 from bigcons.errors import InvalidInputError
 from bigcons.run.engine import SerialEngine, ThreadsEngine
-from bigcons.trust.cluster_tree import Reference
+from bigcons.trust.n_clusters import null_reference, p_values_of
 
 N, M = 300, 12
 
@@ -26,88 +26,69 @@ def made(points, **options):
     )
 
 
+def reference(ensemble, x, n_draws=1, engine=None):
+    return null_reference(ensemble, x, n_draws, engine or SerialEngine(), 0)
+
+
 @pytest.fixture(scope="module")
 def references():
-    return [Reference.of(made(x), x, 9, SerialEngine(), 0) for x in cloud_and_three()]
+    return [reference(made(x), x, 9) for x in cloud_and_three()]
 
 
-def test_reference__tells_clusters_from_a_cloud(references):
+def test_p_values__tell_clusters_from_a_cloud_and_count_the_draws_with_as_much_evidence(references):
     of_cloud, of_three = references
-    assert of_three.p_values(2).tolist() == [0.1, 0.1]
-    assert of_cloud.p_values(1)[0] > 0.2
-    assert (np.diff(of_three.p_values(40)) >= 0).all()
-    assert of_three.p_values(40)[-1] == 1.0
-
-
-def test_p_values__count_the_draws_with_as_much_evidence():
-    reference = Reference(np.array([0.5, 0.5, 0.1]), np.array([0.2, 0.5, 0.6]))
-    assert reference.p_values(4).tolist() == [3 / 4, 3 / 4, 1.0, 1.0]
-    assert reference.p_values(2).tolist() == [3 / 4, 3 / 4]
+    assert p_values_of(*of_three, 2).tolist() == [0.1, 0.1]
+    assert p_values_of(*of_cloud, 1)[0] > 0.2
+    assert (np.diff(p_values_of(*of_three, 40)) >= 0).all()
+    assert p_values_of(*of_three, 40)[-1] == 1.0
+    known = np.array([0.5, 0.5, 0.1]), np.array([0.2, 0.5, 0.6])
+    assert p_values_of(*known, 4).tolist() == [3 / 4, 3 / 4, 1.0, 1.0]
 
 
 def test_reference__is_the_same_on_threads_and_for_some_of_the_partitions_of_a_store(tmp_path, references):
     x = cloud_and_three()[1]
     ensemble = made(x, out=tmp_path / "e.zarr")
-    found = Reference.of(Ensemble.open(tmp_path / "e.zarr"), x, 2, ThreadsEngine(2), 0)
-    np.testing.assert_array_equal(found.observed, references[1].observed)
-    np.testing.assert_array_equal(found.drawn, references[1].drawn[:2])
-    fewer = Reference.of(ensemble.select(ensemble.names[:5]), x, 1, SerialEngine(), 0)
-    assert fewer.drawn.size == 1
+    observed, drawn = reference(Ensemble.open(tmp_path / "e.zarr"), x, 2, ThreadsEngine(2))
+    np.testing.assert_array_equal(observed, references[1][0])
+    np.testing.assert_array_equal(drawn, references[1][1][:2])
+    assert reference(ensemble.select(ensemble.names[:5]), x)[1].size == 1
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("make", "options"),
     [
-        {},
-        {"train": 40},
-        {"train": "all"},
-        {"n_init": 2},
-        {"standardize": False},
-    ],
-)
-@pytest.mark.parametrize(
-    "make",
-    [
-        partial(generate.kmeans, n_clusters=3, sample=0.7),
-        partial(generate.kmeans, n_clusters="split", sample=1),
-        partial(generate.weighted_kmeans, n_clusters=(2, 4), alpha_range=(0.5, 1), largest_weight=3),
-        partial(generate.feature_views, n_features=1, n_clusters=3),
-        partial(generate.object_views, n_clusters=3, repetition=2),
+        (partial(generate.kmeans, n_clusters=3, sample=0.7), {}),
+        (partial(generate.kmeans, n_clusters="split", sample=1), {"train": 40}),
+        (
+            partial(generate.weighted_kmeans, n_clusters=(2, 4), alpha_range=(0.5, 1), largest_weight=3),
+            {"train": "all"},
+        ),
+        (partial(generate.feature_views, n_features=1, n_clusters=3), {"n_init": 2}),
+        (partial(generate.object_views, n_clusters=3, repetition=2), {"standardize": False}),
+        (generate.mixed, {}),
+        (partial(generate.landmarks, n_clusters=3), {}),
     ],
 )
 def test_reference__takes_every_generator_and_option_as_a_store_records_them(tmp_path, make, options):
-    x = cloud_and_three()[1]
-    out = tmp_path / "e.zarr"
-    ensemble = make(x, n_partitions=4, random_state=0, client="serial", out=out, **options)
-    assert Reference.of(Ensemble.open(out), x, 1, SerialEngine(), 0).drawn.size == 1
-    assert ensemble.provenance["train"] == options.get("train", "auto")
-
-
-@pytest.mark.parametrize(
-    "make", [generate.mixed, generate.landmarks, partial(generate.landmarks, n_clusters=3)]
-)
-def test_reference__takes_partitions_by_landmarks_and_tells_clusters(tmp_path, make):
-    x = cloud_and_three()[1]
-    ensemble = make(x, n_partitions=12, random_state=0, client="serial", out=tmp_path / "e.zarr")
-    found = Reference.of(Ensemble.open(tmp_path / "e.zarr"), x, 3, SerialEngine(), 0)
-    held = Reference.of(make(x, n_partitions=12, random_state=0, client="serial"), x, 3, SerialEngine(), 0)
-    np.testing.assert_array_equal(found.drawn, held.drawn)
-    assert found.observed[1] > found.drawn.max()
-    assert ensemble.n_partitions == 12
+    x, out = cloud_and_three()[1], tmp_path / "e.zarr"
+    asked = {"n_partitions": 4, "random_state": 0, "client": "serial", **options}
+    held, ensemble = make(x, **asked), make(x, out=out, **asked)
+    for found, expected in zip(reference(Ensemble.open(out), x), reference(held, x), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert ensemble.provenance.get("train") == options.get("train", ensemble.provenance.get("train"))
 
 
 def test_reference__says_where_its_sample_is_too_small():
     x = np.random.default_rng(0).normal(size=(4000, 2))
     ensemble = generate.kmeans(x, n_partitions=2, n_clusters=2100, sample=1, client="serial")
     with pytest.raises(InvalidInputError, match="made of 2,000 of the objects"):
-        Reference.of(ensemble, x, 1, SerialEngine(), 0)
+        reference(ensemble, x)
 
 
 def test_consensus_tree__has_a_p_value_of_each_number_of_clusters(references):
     x = cloud_and_three()[1]
     tree = consensus_tree(made(x), features=x, n_draws=2, random_state=0, client="serial")
-    G = len(tree.sizes)
-    expected = Reference(references[1].observed, references[1].drawn[:2]).p_values(G - 1)
+    expected = p_values_of(references[1][0], references[1][1][:2], len(tree.sizes) - 1)
     np.testing.assert_array_equal(tree.table()["p_value"], expected)
     np.testing.assert_array_equal(tree.p_values[::-1], expected)
     assert "p 0.33 of a single cluster" in repr(tree)
