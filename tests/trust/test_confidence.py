@@ -11,10 +11,8 @@ from bigcons import Ensemble, contingency
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.schema import CLUSTER_COLUMNS
 from bigcons.errors import InvalidInputError
-from bigcons.kernels.overlaps import compare_partitions
-from bigcons.metrics import adjusted_rand, matching_accuracy, nmi, reliability, trust
-from bigcons.run.engine import SerialEngine
-from bigcons.store.clusters import arrow_table, mergers
+from bigcons.metrics import adjusted_rand, nmi, reliability, trust
+from bigcons.store.clusters import arrow_table
 from bigcons.trust.placement import EXTRA, random_half
 from tests.naive import trust as naive
 from tests.support.strategies import label_matrices
@@ -37,6 +35,7 @@ def consensuses(draw):
 def test_trust__gives_the_probabilities_of_all_other_objects(drawn):
     ensemble, labels, clusters = drawn
     found = trust(ensemble, clusters, client="serial")
+    assert found.temperature == pytest.approx(naive.temperature(labels, clusters, EXTRA))
     for i, cluster in enumerate(clusters):
         if cluster < 0:
             assert (found.confidence[i], found.second_labels[i], found.second_confidence[i]) == (0, -1, 0)
@@ -49,56 +48,6 @@ def test_trust__gives_the_probabilities_of_all_other_objects(drawn):
         shares[cluster] = -1
         assert shares[found.second_labels[i]] == pytest.approx(shares.max(), **EXACT)
         assert found.second_confidence[i] == pytest.approx(shares.max(), **EXACT)
-
-
-def test_trust__is_shown_in_a_line():
-    found = trust([[0, 0], [0, 0], [1, 1], [-1, -1]], [0, 0, 1, -1], client="serial")
-    mean = found.confidence[:3].mean()
-    assert repr(found) == (
-        f"Trust(4 objects, mean confidence {mean:.2f}, 2 clusters, 2 partitions, "
-        f"temperature {found.temperature:.2f})"
-    )
-
-
-def test_trust__in_a_line_counts_labels_of_no_confidence():
-    found = trust([[0, 0], [0, 0], [1, 1], [-1, -1]], [0, 0, 1, -1], client="serial")
-    for factors, mean in (((1, 1, 0, 0), found.confidence[:2].sum() / 3), (np.zeros(4), 0.0)):
-        told = found._replace(confidence=found.confidence * np.asarray(factors, np.float32))
-        assert f"(4 objects, mean confidence {mean:.2f}, 2 clusters" in repr(told)
-    none = found._replace(confidence=np.zeros(4, np.float32), clusters=found.clusters.slice(0, 0))
-    assert "(4 objects, none labeled, 0 clusters" in repr(none)
-
-
-def test_trust__says_which_clusters_could_be_merged_at_no_cost():
-    found = trust([[0, 0], [0, 0], [1, 1], [1, 2]], [0, 0, 1, 2], client="serial")
-    assert "could be merged" not in found._repr_html_()
-    of = {"nearest": [1, 0, 1], "division": [0.9, None, 0.2]}
-    rows = {name: of.get(name, found.clusters[name]) for name in found.clusters.column_names}
-    told = found._replace(clusters=arrow_table(CLUSTER_COLUMNS, rows))
-    assert mergers(told.clusters) == {2: 1}
-    assert repr(told).endswith(", 2 could be merged with 1 at no cost)")
-    assert "could be merged at no cost with" in told._repr_html_()
-
-
-def test_trust__of_a_wide_ensemble_is_that_of_its_definition():
-    rng = np.random.default_rng(0)
-    labels, clusters = rng.integers(-1, 6, (12, 700)), np.arange(12) % 4
-    labels[:, 300:] = np.where(labels[:, 300:] >= 0, clusters[:, None], -1)
-    ensemble = Ensemble.from_labels(labels)
-    codes, found = ensemble.read(0, 12), trust(ensemble, clusters, client="serial")
-    assert found.temperature == pytest.approx(naive.temperature(codes, clusters, EXTRA))
-    shares = [naive.posterior(codes, clusters, i, found.temperature, EXTRA)[clusters[i]] for i in range(12)]
-    assert found.confidence == pytest.approx(shares, **EXACT)
-    stable = naive.stability(codes, clusters, random_half(700), found.temperature, EXTRA)
-    assert found.clusters["stability"].to_pylist() == pytest.approx(stable)
-
-
-@settings(max_examples=20)
-@given(consensuses())
-def test_trust__takes_partitions_for_as_independent_as_their_evidence(drawn):
-    ensemble, labels, clusters = drawn
-    found = trust(ensemble, clusters, client="serial").temperature
-    assert found == pytest.approx(naive.temperature(labels, clusters, EXTRA))
 
 
 @settings(max_examples=20)
@@ -183,46 +132,6 @@ def test_trust__gives_random_partitions_no_weight(planted):
     assert (table["most_alike"][20], table["most_alike"][21]) == ("p21", "p20")
 
 
-def test_trust__compares_many_partitions_with_some_of_the_others(planted):
-    ensemble = Ensemble.from_labels(planted[0])
-    labels = ensemble.read(0, 1500)
-    index, others = contingency.adjusted_rand_of_partitions(labels, ensemble.offsets, pairs=40 * 8)
-    assert others.tolist() == list(range(0, 40, 5))
-    for u, v in itertools.product(range(40), others):
-        found = index[u, v // 5]
-        assert (
-            np.isnan(found)
-            if u == v
-            else found == pytest.approx(adjusted_rand_in_both(labels[:, u], labels[:, v]))
-        )
-
-
-def test_compare_partitions__counts_the_pairs_of_coarse_and_of_fine_partitions():
-    rng = np.random.default_rng(0)
-    widths = np.array([2, 5, 3, 60, 50, 1])
-    labels = rng.integers(0, widths, (150, widths.size), dtype=np.int32)
-    labels[rng.random(labels.shape) < 0.3] = -1
-    offsets, others = np.concatenate([[0], np.cumsum(widths)]), np.array([0, 3, 4])
-    counts = np.zeros((4, widths.size, others.size), np.int64)
-    compare_partitions(np.ascontiguousarray(labels.T), offsets, others, *counts)
-    is_coarse = widths[:, None] * widths[others] * 3 <= 4 * 150
-    assert is_coarse.any()
-    assert not is_coarse.all()
-    for u, (r, v) in itertools.product(range(widths.size), enumerate(others)):
-        if u == v or (v < u and u in others):
-            continue
-        both = (labels[:, u] >= 0) & (labels[:, v] >= 0)
-        i, j = np.triu_indices(np.count_nonzero(both), 1)
-        first, second = (labels[both, w][i] == labels[both, w][j] for w in (u, v))
-        expected = [np.count_nonzero(pairs) for pairs in (first & second, first, second)]
-        assert counts[:, u, r].tolist() == [*expected, i.size]
-
-
-def adjusted_rand_in_both(a, b):
-    both = (a >= 0) & (b >= 0)
-    return adjusted_rand(a[both], b[both])
-
-
 def test_trust__is_sure_of_right_labels_and_not_of_wrong_ones(planted):
     labels, classes = planted
     given = classes.copy()
@@ -263,47 +172,6 @@ def test_trust__has_the_same_bits_on_every_engine(planted, tmp_path):
     assert serial.partitions == in_memory.partitions
 
 
-class Watched(SerialEngine):
-    """Notes whether a task is running."""
-
-    is_within = False
-
-    def map(self, task, items):
-        for item in items:
-            self.is_within = True
-            result = task(item)
-            self.is_within = False
-            yield result
-
-
-def test_trust__reads_the_ensemble_in_tasks_only(planted, tmp_path, monkeypatch):
-    labels, classes = planted
-    engine, read, within = Watched(), Ensemble.read, []
-
-    def noting(self, start, stop):
-        within.append(engine.is_within)
-        return read(self, start, stop)
-
-    stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=512)
-    monkeypatch.setattr(Ensemble, "read", noting)
-    trust(stored, classes, client=engine)
-    assert len(within) == 2 * len(stored.blocks())  # the counts with the sample, and the confidence
-    assert all(within)
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        ([0, 1], "2 objects"),
-        (["a", "b", "c"], "whole numbers"),
-        ([0, 1, 2**31], "whole numbers"),
-    ],
-)
-def test_trust__refuses_labels_that_do_not_fit(labels, message):
-    with pytest.raises(InvalidInputError, match=message):
-        trust(np.zeros((3, 2), int), labels)
-
-
 def test_reliability__is_of_bins_of_equal_width():
     truth = np.array([0, 0, 0, 1, 1, 1, -1, 0])
     labels = np.array([5, 5, 3, 3, 3, 5, 5, -1])  # 5 is class 0, 3 is class 1
@@ -315,22 +183,43 @@ def test_reliability__is_of_bins_of_equal_width():
     assert found.error == pytest.approx((0.1 + 0.6 + 0.5 + 0.8) / 6)
 
 
-@settings(max_examples=20)
-@given(st.integers(0, 2**16), st.integers(1, 20))
-def test_reliability__counts_every_judged_object(seed, n_bins):
-    rng = np.random.default_rng(seed)
-    truth, labels = rng.integers(-1, 3, (2, 40))
-    confidence = rng.random(40)
-    found = reliability(truth, labels, confidence, n_bins=n_bins)
-    judged = (truth >= 0) & (labels >= 0)
-    share = matching_accuracy(truth, labels)
-    assert found.n_objects.sum() == judged.sum()
-    assert np.nansum(found.accuracy * found.n_objects) == pytest.approx(share * judged.sum())
-    assert np.nansum(found.confidence * found.n_objects) == pytest.approx(confidence[judged].sum())
-    assert abs(share - confidence[judged].mean()) <= found.error + 1e-12
+def test_trust__is_shown_in_a_line_with_the_clusters_that_could_be_merged():
+    found = trust([[0, 0], [0, 0], [1, 1], [1, 2]], [0, 0, 1, 2], client="serial")
+    facts = f"mean confidence {found.confidence.mean():.2f}, 3 clusters, 2 partitions"
+    line = f"Trust(4 objects, {facts}, temperature {found.temperature:.2f}"
+    assert repr(found) == f"{line})"
+    of = {"nearest": [1, 0, 1], "division": [0.9, None, 0.2]}
+    rows = {name: of.get(name, found.clusters[name]) for name in found.clusters.column_names}
+    told = found._replace(clusters=arrow_table(CLUSTER_COLUMNS, rows))
+    assert repr(told) == f"{line}, 2 could be merged with 1 at no cost)"
+    assert "could be merged at no cost with" in told._repr_html_()
 
 
-@pytest.mark.parametrize("confidence", [[0.5, 0.5], [0.5, 1.2, 0.5], [0.5, np.nan, 0.5]])
-def test_reliability__refuses_what_is_no_confidence(confidence):
-    with pytest.raises(InvalidInputError):
-        reliability([0, 1, 1], [0, 1, 1], confidence)
+def test_trust__compares_partitions_by_all_pairs_of_objects_coarse_and_fine_ones():
+    rng = np.random.default_rng(0)
+    widths = np.array([2, 5, 3, 60, 50, 1, 4, 40])
+    labels = rng.integers(0, widths, (150, widths.size), dtype=np.int32)
+    labels[rng.random(labels.shape) < 0.3] = -1
+    offsets = np.concatenate([[0], np.cumsum(widths)])
+    index, others = contingency.adjusted_rand_of_partitions(labels, offsets, pairs=8 * 4)
+    assert others.tolist() == [0, 2, 4, 6]
+    for u, (r, v) in itertools.product(range(widths.size), enumerate(others)):
+        both = (labels[:, u] >= 0) & (labels[:, v] >= 0)
+        expected = np.nan if u == v else adjusted_rand(labels[both, u], labels[both, v])
+        assert index[u, r] == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: trust(np.zeros((3, 2), int), [0, 1]), "2 objects"),
+        (lambda: trust(np.zeros((3, 2), int), ["a", "b", "c"]), "whole numbers"),
+        (lambda: trust(np.zeros((3, 2), int), [0, 1, 2**31]), "whole numbers"),
+        (lambda: reliability([0, 1, 1], [0, 1, 1], [0.5, 0.5]), "one of each per object"),
+        (lambda: reliability([0, 1, 1], [0, 1, 1], [0.5, np.nan, 0.5]), "pass probabilities"),
+    ],
+)
+def test_trust_and_reliability__refuse_in_one_line(call, message):
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)

@@ -13,7 +13,7 @@ from bigcons import Ensemble
 from bigcons.kernels.tree import pair_costs
 from bigcons.metrics import adjusted_rand
 from bigcons.store.clusters import least_objects
-from bigcons.trust.groups import TREES, Groups, merge_groups, plan_bytes
+from bigcons.trust.groups import TREES, Groups, Sample, merge_groups, plan_bytes
 from bigcons.trust.support import Halves
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
@@ -116,7 +116,7 @@ def test_cut__is_that_of_the_tree_with_the_better_score(labels, n_clusters, weig
     ensemble = Ensemble.from_labels(labels)
     labels = ensemble.read(0, len(labels)).astype(np.int64)
     counts = 1.0 + np.arange(labels.shape[1]) if weighted else None
-    found = Groups.of(labels, ensemble.offsets, 8, counts)
+    found = Sample(labels, ensemble.offsets, counts).groups(8)
     cut = found.cut(n_clusters)
     labeled = (labels >= 0).any(axis=1)
     assert ((found.groups >= 0) == labeled).all()
@@ -137,11 +137,11 @@ def test_table_of_groups__is_that_of_their_objects():
     labels = planted(np.full(4, 0.25), 120, missing=0.4)[0]
     ensemble = Ensemble.from_labels(labels)
     labels = ensemble.read(0, 120)
-    found = Groups.of(labels, ensemble.offsets, 10)
+    found = Sample(labels, ensemble.offsets).groups(10)
     expected, offsets = naive.table_of(labels, found.groups)
     np.testing.assert_array_equal(found.table, expected)
     np.testing.assert_array_equal(found.offsets, offsets)
-    by_memberships = Groups.of(one_hot(labels, ensemble.offsets), ensemble.offsets, 10)
+    by_memberships = Sample(one_hot(labels, ensemble.offsets), ensemble.offsets).groups(10)
     np.testing.assert_array_equal(by_memberships.groups, found.groups)
 
 
@@ -180,10 +180,10 @@ def one_hot(labels, offsets):
     ids=["equal", "unequal", "incomplete", "sparse"],
 )
 def test_planted_classes__are_found(shares, missing, least):
-    for seed in range(3):
+    for seed in range(2):
         labels, truth = planted(shares, 1000, missing=missing, seed=seed)
         ensemble = Ensemble.from_labels(labels)
-        groups = Groups.of(ensemble.read(0, 1000), ensemble.offsets, 60)
+        groups = Sample(ensemble.read(0, 1000), ensemble.offsets).groups(60)
         clusters = groups.cut(len(shares)).of_objects
         labeled = clusters >= 0
         assert adjusted_rand(truth[labeled], clusters[labeled]) > least
@@ -199,7 +199,7 @@ def test_a_large_class_that_partitions_cut_elsewhere__is_kept_by_the_tree_of_dis
     wrong = rng.random(labels.shape) < 0.1
     labels[wrong] = rng.integers(8, size=wrong.sum())
     ensemble = Ensemble.from_labels(labels)
-    groups = Groups.of(ensemble.read(0, 1000), ensemble.offsets, 100)
+    groups = Sample(ensemble.read(0, 1000), ensemble.offsets).groups(100)
     found = {name: tree.cut(3)[groups.groups] for name, tree in groups.trees.items()}
     assert adjusted_rand(truth, found["average"]) < 0.5
     assert adjusted_rand(truth, found["distinctness"]) > 0.8
@@ -211,7 +211,7 @@ def test_cut__at_a_least_size_has_as_many_clusters_of_it_and_leaves_smaller_ones
     truth[600:] = [3, 4, 5]  # three objects, each on its own
     labels = np.where(rng.random((603, 30)) < 0.05, rng.integers(3, size=(603, 30)), truth[:, None])
     labels[600:] = truth[600:, None]
-    groups = Groups.of(labels, np.arange(31) * 6, 30)
+    groups = Sample(labels, np.arange(31) * 6).groups(30)
     assert least_objects(groups.sizes) == 5
     cut = groups.cut(3, least_objects(groups.sizes))
     sizes = np.bincount(cut.clusters[cut.clusters >= 0], groups.sizes[cut.clusters >= 0])
@@ -228,10 +228,10 @@ def test_groups__of_fine_base_clusters_take_no_more_than_planned():
     labels = np.random.default_rng(0).integers(400, size=(500, 20), dtype=np.int32)
     ensemble = Ensemble.from_labels(labels)
     labels = ensemble.read(0, 500)
-    Groups.of(labels[:50], ensemble.offsets, 10)  # what is loaded and compiled once does not count
+    Sample(labels[:50], ensemble.offsets).groups(10)  # what is loaded and compiled once does not count
     tracemalloc.start()
     try:
-        found = Groups.of(labels, ensemble.offsets, 200)
+        found = Sample(labels, ensemble.offsets).groups(200)
         Halves.of(found, labels).agreement(["distinctness"], 30)
         peak = tracemalloc.get_traced_memory()[1]
     finally:

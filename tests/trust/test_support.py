@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import HBGF, PCC, ConsensusTree, Ensemble, choose_n_clusters
+from bigcons import PCC, ConsensusTree, Ensemble, Report, choose_n_clusters
 from bigcons.errors import NoStructureWarning
 from bigcons.metrics import trust
-from bigcons.trust.groups import ERROR_RATES, TREES, Groups, Tree, most_probable
+from bigcons.trust.groups import ERROR_RATES, TREES, Groups, Sample, Tree, most_probable
 from bigcons.trust.placement import EXTRA
 from bigcons.trust.support import (
     Half,
@@ -163,67 +163,6 @@ def one():
     return blobs(np.zeros((1, 5)))[0]
 
 
-def support_of(labels, name):
-    offsets = Ensemble.from_labels(labels).offsets
-    groups = Groups.of(labels, offsets, 30)
-    return groups, Halves.of(groups, labels).support(name)
-
-
-@pytest.mark.parametrize("name", TREES)
-def test_support__is_near_1_of_planted_splits_and_lower_of_those_within_a_class(six, name):
-    _, (mean, error) = support_of(six[0], name)
-    planted, within = mean[-5:-1], mean[:-5]  # the last joins classes that are equally far apart
-    assert planted.min() > 0.95 > within.max()
-    assert ((error >= 0) & (error < 0.2)).all()
-
-
-@pytest.mark.parametrize("name", TREES)
-def test_support__of_independent_labels_is_low(name):
-    noise = np.random.default_rng(0).integers(4, size=(600, 30))
-    assert support_of(noise, name)[1].mean[-5:].max() < 0.7
-
-
-def test_support__of_a_single_partition_is_not_known(six):
-    labels = six[0][:, :1]
-    offsets = Ensemble.from_labels(labels).offsets
-    found = Halves.of(Groups.of(labels, offsets, 30), labels)
-    assert found.pairs == []
-    assert np.isnan(found.support(DISTINCTNESS).mean).all()
-    assert np.isnan(found.agreement([DISTINCTNESS], 3)).all()
-
-
-def test_auto__says_one_cluster_of_independent_labels_and_warns_of_a_gaussian(one):
-    noise = np.random.default_rng(0).integers(4, size=(300, 30))
-    choice = choose_n_clusters(noise, random_state=0)
-    assert choice.n_clusters == 1
-    assert not choice.is_clear
-    for labels in (noise, one):
-        with pytest.warns(NoStructureWarning):
-            model = ConsensusTree("auto").fit(labels)
-        assert model.n_clusters_ == choose_n_clusters(labels, random_state=0).n_clusters
-        assert not model.has_structure_
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", NoStructureWarning)
-        assert ConsensusTree(1).fit(noise).has_structure_ is None
-
-
-def test_structure__is_claimed_of_many_communities_and_not_of_a_continuum_in_as_many_groups():
-    from bigcons.generate import kmeans
-
-    rng = np.random.default_rng(51)
-    truth = rng.integers(80, size=2_000)
-    errors = rng.random((2_000, 20)) < 0.02
-    communities = np.where(errors, rng.integers(80, size=errors.shape), truth[:, None])
-    choice = choose_n_clusters(communities, random_state=0)
-    assert choice.is_clear
-    assert choice.n_clusters == 80
-    continuum = np.random.default_rng(51).normal(size=(3_000, 10))
-    made = kmeans(continuum, n_partitions=50, n_clusters=(2, 20), sample=0.5, random_state=1)
-    choice = choose_n_clusters(made, random_state=0)
-    assert not choice.is_clear
-    assert choice.n_clusters == 1
-
-
 @pytest.mark.parametrize("method", [ConsensusTree, PCC])
 def test_fit__warns_where_no_number_stands_out_and_only_there(method, one, six):
     with pytest.warns(
@@ -241,24 +180,9 @@ def test_fit__warns_where_no_number_stands_out_and_only_there(method, one, six):
         assert method(6, random_state=0).fit(six[0]).has_structure_ is True
 
 
-@pytest.mark.parametrize("method", [ConsensusTree, PCC])
-def test_confidence__is_low_of_noise_and_of_parts_of_a_class_and_high_of_classes(method, six):
-    noise = np.random.default_rng(0).integers(5, size=(600, 30))
-    alone = np.column_stack([np.random.default_rng(u).permutation(120) for u in range(12)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for labels in (noise, alone):
-            assert method(5, random_state=0).fit(labels).trust_.confidence.max() < 0.3
-        told = method(6, random_state=0).fit(six[0]).trust_.clusters.to_pydict()
-        assert min(told["support"]) > 0.95
-        assert min(told["division"]) > 0.95
-        assert min(told["confidence"]) > 0.95
-
-
 def test_confidence__of_parts_of_a_class_is_low_and_that_of_classes_stays_high(six):
     parts = np.where((six[1] == 0) & (np.arange(600) % 2 == 0), 6, six[1])
-    offsets = Ensemble.from_labels(six[0]).offsets
-    judge = Halves.of(Groups.of(six[0], offsets, 30), six[0])
+    judge = halves_of(six[0])
     support, divisions = judge.of_clusters(parts, np.ones(600), 7)
     assert support[1:6].min() > 0.9 > 0.7 > max(support[0], support[6])
     assert divisions[0, 6] < 0.5 < divisions[1:6, :1].min()
@@ -269,46 +193,59 @@ def test_confidence__of_parts_of_a_class_is_low_and_that_of_classes_stays_high(s
     assert again.clusters["support"].equals(model.trust_.clusters["support"])
 
 
-def test_report__says_that_no_number_stands_out(one, six, tmp_path):
-    from bigcons import Report
+def halves_of(labels):
+    groups = Sample(labels, Ensemble.from_labels(labels).offsets).groups(30)
+    return Halves.of(groups, labels)
 
-    ConsensusTree(4, random_state=0).fit(one, out=tmp_path / "c.zarr")
-    alone = Report(tmp_path / "c.zarr", pictures=False)
-    assert any("may have no cluster structure" in warning for warning in alone.warnings)
-    hbgf = Report(HBGF(4, random_state=0).fit(one), ensemble=one, pictures=False)
-    assert any("may have no cluster structure" in warning for warning in hbgf.warnings)
-    clear = Report(HBGF(6, random_state=0).fit(six[0]), ensemble=six[0], pictures=False)
-    assert not any("stands out" in warning for warning in clear.warnings)
-    assert clear.facts["clusters by the tree"].startswith("6 clusters, support ")
-    assert clear.facts["clusters by the tree"] in clear.html()
+
+@pytest.mark.parametrize("name", TREES)
+def test_support__is_near_1_of_planted_splits_lower_within_a_class_and_low_of_noise(six, name):
+    mean, error = halves_of(six[0]).support(name)
+    planted, within = mean[-5:-1], mean[:-5]  # the last joins classes that are equally far apart
+    assert planted.min() > 0.95 > within.max()
+    assert ((error >= 0) & (error < 0.2)).all()
+    noise = np.random.default_rng(0).integers(4, size=(600, 30))
+    assert halves_of(noise).support(name).mean[-5:].max() < 0.7
+
+
+def test_support__of_a_single_partition_is_not_known(six):
+    found = halves_of(six[0][:, :1])
+    assert found.pairs == []
+    assert np.isnan(found.support(DISTINCTNESS).mean).all()
+    assert np.isnan(found.agreement([DISTINCTNESS], 3)).all()
+
+
+def test_auto__says_one_cluster_of_independent_labels_and_warns_of_a_gaussian(one):
+    noise = np.random.default_rng(0).integers(4, size=(300, 30))
+    for labels in (noise, one):
+        choice = choose_n_clusters(labels, random_state=0)
+        with pytest.warns(NoStructureWarning):
+            model = ConsensusTree("auto").fit(labels)
+        assert (choice.is_clear, model.has_structure_) == (False, False)
+        assert model.n_clusters_ == choice.n_clusters
+        assert choose_n_clusters(labels, k_range=(1, 12), random_state=0).n_clusters == 1
+    assert "no number stands out" in repr(choose_n_clusters(noise, k_range=(2, 12), random_state=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoStructureWarning)
+        assert ConsensusTree(1).fit(noise).has_structure_ is None
 
 
 @pytest.mark.parametrize("method", [ConsensusTree, PCC])
-def test_structure__is_said_not_to_be_known_where_a_sample_has_too_few_labels(method, tmp_path):
-    from bigcons import Report
+def test_confidence__is_low_of_noise_and_high_of_classes(method, six):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        noise = np.random.default_rng(0).integers(5, size=(600, 30))
+        assert method(5, random_state=0).fit(noise).trust_.confidence.max() < 0.3
+        table = method(6, random_state=0).fit(six[0]).trust_.clusters.to_pydict()
+        assert min(*table["support"], *table["division"], *table["confidence"]) > 0.95
 
+
+def test_structure__is_said_not_to_be_known_where_a_sample_has_too_few_labels(tmp_path):
     fine = np.random.default_rng(0).integers(1000, size=(5000, 8))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = method(6, random_state=0).fit(fine, out=tmp_path / "c.zarr")
-    told = [str(one.message) for one in caught if one.category is NoStructureWarning]
-    assert len(told) == 1
-    assert "is not known" in told[0]
+        model = ConsensusTree(6, random_state=0).fit(fine, out=tmp_path / "c.zarr")
+    (told,) = [str(one.message) for one in caught if one.category is NoStructureWarning]
+    assert "is not known" in told
     assert model.has_structure_ is None
-    told = Report(tmp_path / "c.zarr", pictures=False).warnings
-    assert any("is not known" in warning for warning in told)
-    again = method(6, random_state=0).fit(fine, out=tmp_path / "c.zarr")
-    assert again.has_structure_ is None
-
-
-def test_fit__of_far_fewer_clusters_than_there_are_does_not_warn_and_of_singletons_does():
-    rng = np.random.default_rng(0)
-    truth = rng.integers(80, size=2_000)
-    many = np.column_stack([rng.permutation(80)[truth] % 40 for _ in range(30)])
-    singletons = np.column_stack([rng.permutation(300) for _ in range(20)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", NoStructureWarning)
-        ConsensusTree(5, random_state=0).fit(many)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert ConsensusTree(5, random_state=0).fit(singletons).has_structure_ is False
+    assert any("is not known" in warning for warning in Report(tmp_path / "c.zarr", pictures=False).warnings)
