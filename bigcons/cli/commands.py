@@ -33,7 +33,6 @@ from bigcons.cli.output import STANDARD, destination, emit, facts, table, tellin
 from bigcons.errors import (
     InvalidInputError,
     MemoryBudgetError,
-    MissingDependencyError,
     StoreExistsError,
     shown,
 )
@@ -58,7 +57,7 @@ def demo(size: int, out: str, random_state: int) -> None:
     """
     import numpy as np
 
-    from bigcons import PCC, ConsensusTree, datasets, generate, metrics, plots
+    from bigcons import PCC, ConsensusTree, datasets, generate, metrics
     from bigcons.disk.places import disk_errors
 
     folder = Path(out)
@@ -82,17 +81,12 @@ def demo(size: int, out: str, random_state: int) -> None:
             "adjusted_rand": metrics.adjusted_rand(truth, model),
             "n_clusters": model.n_clusters_,
         })  # fmt: skip
-    figure = f"Figure: {folder / 'demo.png'}."
-    try:
-        plots.memberships(model).savefig(folder / "demo.png")
-    except MissingDependencyError as error:
-        figure = f"The figure is left out: {error}"
     emit(
         {"folder": out, "n_objects": size, "random_state": random_state, "steps": [generated, *steps]},
         f"{size:,} objects in 100 partitions, made in {generated['seconds']:.2f} s; accuracy: share of "
         "objects in the right cluster.",
         table(steps),
-        f"{figure} To continue, for example:\n"
+        "To continue, for example:\n"
         f"  bigcons report {solved} --ensemble {ensemble} -o demo.html\n"
         f"  bigcons solve {ensemble} -m hbgf -k 3 -o {folder / 'hbgf.zarr'}",
     )

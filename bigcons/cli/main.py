@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
 import signal
 import sys
@@ -17,9 +19,12 @@ import click
 import bigcons
 from bigcons.cli import commands as _commands  # noqa: F401 - which fills COMMANDS
 from bigcons.cli.options import COMMANDS
-from bigcons.cli.output import JSON, OPTIONS, did_you_mean, emit, open_streams, shown, with_options
+from bigcons.cli.output import JSON, OPTIONS, did_you_mean, emit, open_standard_error, shown, with_options
 from bigcons.errors import BigconsError, InvalidInputError
 from bigcons.progress import ProgressBar
+
+REFUSED = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
+"""Errors of a reader that has closed the pipe, and of a full disk."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -40,11 +45,12 @@ class Group(click.Group):
         if sys.stdout is None:  # a file that is opened would take its place
             click.echo("Error: standard output is closed; direct it to a file or to /dev/null.", err=True)
             sys.exit(1)
-        open_streams()
+        open_standard_error()
         try:
             return super().main(*args, **kwargs)
         except OSError as error:
-            click.echo(f"Error: {_reason(error)}", err=True)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be flushed
+            click.echo(f"Error: standard output: {error.strerror}; direct it elsewhere.", err=True)
             sys.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -78,9 +84,9 @@ class Group(click.Group):
             except click.UsageError as error:
                 _emit_error(ctx, error.format_message())
                 raise
-            except BrokenPipeError:  # the reader has closed the pipe; click exits silently
-                raise
             except (BigconsError, OSError, MemoryError) as error:
+                if getattr(error, "errno", None) in REFUSED and getattr(error, "filename", "") is None:
+                    raise  # of standard output: files are told with their names
                 flags, message = ctx.meta[OPTIONS], _reason(error)
                 reason = shown(" ".join(with_options(message, flags).split()))
                 _emit_error(ctx, reason)
@@ -106,9 +112,7 @@ def _reason(error: BaseException) -> str:
     """Return the message of an error; of an operating system error, with its file and a remedy."""
     if isinstance(error, BigconsError) or not isinstance(error, OSError) or error.filename is None:
         return str(error)
-    is_stream = error.filename == "standard output"
-    remedy = "direct it elsewhere" if is_stream else "check the path or choose another"
-    return f"{error.filename}: {error.strerror}; {remedy}."
+    return f"{error.filename}: {error.strerror}; check the path or choose another."
 
 
 @contextmanager

@@ -116,24 +116,19 @@ class Literal(click.ParamType[Any]):
 
 def _missing(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Any:
     """Parse the labels that are missing, of all columns or, after NAME=, of one."""
-    of_all: list[str] = []
     by_column: dict[str, list[str]] = {}
     for text in given:
-        values = of_all
-        name, mark, rest = text.partition("=")  # before its quotes
-        if mark:
-            values = by_column.setdefault(name, [])
-        for value in name_list(rest if mark else text):
-            name, mark, rest = value.partition("=")
-            if mark:
-                values, value = by_column.setdefault(name, []), rest
-            values.append(value)
-    if by_column and (of_all or any("=" not in text for text in given)):
+        column = ""
+        for value in name_list(text) or [""]:
+            name, is_named, rest = value.partition("=")
+            column, value = (name, rest) if is_named else (column, value)
+            by_column.setdefault(column, []).extend([value] if value else [])
+    if "" in by_column and len(by_column) > 1:
         raise click.BadParameter(
             f"{', '.join(given)} mixes what is missing in all columns, as VALUE,..., with what is so in one, "
             "as NAME=VALUE,...; give one kind. NA and empty cells are missing in any case."
         )
-    return (by_column or of_all) if given else None
+    return by_column.get("", by_column) if given else None
 
 
 # The options

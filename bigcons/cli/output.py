@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,33 +57,24 @@ class Escaped(logging.Formatter):
         return shown(super().format(record))
 
 
-class _Stream(io.FileIO):
-    """Standard output, whose errors name it, or standard error, which loses the lines it does not take."""
+class _Lossy(io.FileIO):
+    """Standard error, which loses the lines that it does not take, so that work goes on."""
 
     def write(self, content: Any, /) -> int:
         """Write what a buffer holds."""
-        try:
+        with suppress(OSError):
             return super().write(content)
-        except OSError as error:
-            if self.fileno() != 2:
-                # the buffer still holds the rest, which is flushed at the end: to nowhere
-                os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-                if isinstance(error, BrokenPipeError):
-                    raise
-                raise OSError(error.errno, error.strerror, "standard output") from None
-            return int(memoryview(content).nbytes)
+        return int(memoryview(content).nbytes)
 
 
-def open_streams() -> None:
-    """Let standard output and error, as far as they are those of the process, be as `_Stream` describes."""
+def open_standard_error() -> None:
+    """Let standard error, if it is that of the process, lose what it does not take."""
     if sys.stderr is None:  # a file that is opened would take its place
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
-    for name, fileno in (("stdout", 1), ("stderr", 2)):
-        stream: Any = getattr(sys, name)
-        if stream is getattr(sys, f"__{name}__"):
-            how = {"encoding": stream.encoding, "errors": stream.errors}
-            raw = io.BufferedWriter(_Stream(fileno, "w", closefd=False))
-            setattr(sys, name, io.TextIOWrapper(raw, **how, line_buffering=stream.line_buffering))
+    elif sys.stderr is sys.__stderr__:
+        stream: Any = sys.stderr
+        raw = io.BufferedWriter(_Lossy(2, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True)
 
 
 # Messages of the library
