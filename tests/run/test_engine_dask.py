@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,26 +23,30 @@ from bigcons.run.memory_plan import MemoryPlan, reading_bytes
 
 CLUSTERS = {
     "threads": {"processes": False, "n_workers": 1, "threads_per_worker": 2},
-    "one process": {"n_workers": 1, "threads_per_worker": 1},
     "two processes": {"n_workers": 2, "threads_per_worker": 1},
 }
 
 
-@pytest.fixture(scope="module", params=CLUSTERS)
-def client(request):
+@contextmanager
+def cluster_of(**options):
+    """A cluster, of one worker of one thread unless told otherwise, and its client."""
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, **options}
     with (
-        distributed.LocalCluster(dashboard_address=":0", **CLUSTERS[request.param]) as cluster,
+        distributed.LocalCluster(dashboard_address=":0", **options) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
+        yield cluster, client
+
+
+@pytest.fixture(scope="module", params=CLUSTERS)
+def client(request):
+    with cluster_of(**{"processes": True, **CLUSTERS[request.param]}) as (_, client):
         yield client
 
 
 @pytest.fixture(scope="module")
 def local_client():
-    with (
-        distributed.LocalCluster(dashboard_address=":0", **CLUSTERS["threads"]) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with cluster_of(**CLUSTERS["threads"]) as (_, client):
         yield client
 
 
@@ -92,16 +95,6 @@ def test_map__tries_again_after_an_error_of_the_disk(client, tmp_path):
         return block.start
 
     assert list(DaskEngine(client).map(task, row_blocks(40, 10))) == [0, 10, 20, 30]
-
-
-def test_map__gives_up_after_its_retries(client, tmp_path):
-    def task(_):
-        (tmp_path / str(time.monotonic_ns())).touch()
-        raise TimeoutError("the share is away")
-
-    with pytest.raises(TimeoutError, match="the share is away"):
-        list(DaskEngine(client, retries=2).map(task, range(1)))
-    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_map__does_not_repeat_an_error_raised_on_purpose(client, tmp_path):
@@ -193,9 +186,7 @@ def test_open_engine__leaves_an_interrupt_as_one_that_c_code_has_replaced(reason
 
 
 def test_open_engine__connects_to_an_address_and_leaves_nothing_open():
-    with distributed.LocalCluster(
-        dashboard_address=":0", n_workers=1, threads_per_worker=1, protocol="tcp", processes=False
-    ) as cluster:
+    with cluster_of(protocol="tcp") as (cluster, _):
         with open_engine(cluster.scheduler_address) as engine:
             assert list(engine.map(abs, [-1, -2])) == [1, 2]
             opened = engine.client
@@ -251,52 +242,13 @@ def test_resolve_engine__of_none_does_not_import_distributed():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
 
 
-def test_resolve_engine__refuses_a_closed_client():
-    with distributed.LocalCluster(dashboard_address=":0", **CLUSTERS["threads"]) as cluster:
-        client = distributed.Client(cluster, set_as_default=False)
-        client.close()
-        with pytest.raises(BigconsError, match="client= is closed"):
-            resolve_engine(client)
-
-
-def test_resolve_engine__tells_how_to_use_a_cluster(local_client):
+def test_resolve_engine__refuses_a_cluster_and_a_closed_client(local_client):
     with pytest.raises(InvalidInputError, match=r"LocalCluster; pass distributed\.Client\(cluster\)"):
         resolve_engine(local_client.cluster)
-
-
-def test_threads__run_what_was_begun_and_raise_the_first_error():
-    begun, gate = [], threading.Event()
-
-    def task(position):
-        begun.append(position)
-        if position == 0:
-            gate.wait(5.0)
-            raise ValueError("item 0")
-        if position == 1:
-            gate.set()
-            raise ValueError("item 1")
-        return position
-
-    with pytest.raises(ValueError, match="item 0"):
-        list(ThreadsEngine(2).map(task, range(100)))
-    assert len(begun) <= 4
-
-
-@pytest.mark.parametrize("engine", [SerialEngine(), ThreadsEngine(2)], ids=["serial", "threads"])
-def test_fold__an_interrupt_while_combining_ends_within_a_block(engine):
-    begun = []
-
-    def task(block):
-        begun.append(block.index)
-        return block.index
-
-    def combine(a, b):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fold(engine, row_blocks(1000, 1), task, combine)
-    assert len(begun) <= 2 + engine.in_flight
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("bigcons")]
+    closed = distributed.Client(local_client.cluster, set_as_default=False)
+    closed.close()
+    with pytest.raises(BigconsError, match="client= is closed"):
+        resolve_engine(closed)
 
 
 # Workers that come and go
@@ -317,64 +269,27 @@ def addresses_used(engine, n_items=60, at_tenth=None, seconds=0.1):
     return used
 
 
-@contextmanager
-def growing(**options):
-    """A cluster of one worker of one thread, and its client."""
-    with (
-        distributed.LocalCluster(
-            **{
-                "n_workers": 1,
-                "threads_per_worker": 1,
-                "processes": False,
-                "dashboard_address": ":0",
-                **options,
-            }
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield cluster, client
-
-
 def test_map__gives_newcomers_work():
-    with growing() as (cluster, client):
+    with cluster_of() as (cluster, client):
         engine = DaskEngine(client)
         used = addresses_used(engine, at_tenth=lambda: (cluster.scale(3), client.wait_for_workers(3)))
         assert len(set(used)) > 1
         assert engine.n_workers == 3
 
 
-def test_map__refuses_a_newcomer_that_cannot_hold_what_the_plan_needs():
-    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int))
-    with growing(memory_limit="1 TB") as (cluster, client):
-        engine = DaskEngine(client)
-        MemoryPlan(0, per_block=10**9).check("PCC", engine, ensemble, None)
-        cluster.new_spec["options"]["memory_limit"] = 10**9
-        with pytest.raises(MemoryBudgetError, match=r"^PCC needs .* in Dask worker .*limit of 1 GB"):
-            addresses_used(engine, at_tenth=lambda: (cluster.scale(2), client.wait_for_workers(2)))
-
-
-def test_map__a_worker_in_the_place_of_a_lost_one_gets_its_work(tmp_path):
-    def task(position):
-        if position == 5 and not (tmp_path / "killed").exists():
-            (tmp_path / "killed").touch()
-            os._exit(1)
-        return position
-
-    with growing(processes=True) as (_, client):
-        engine = DaskEngine(client)
-        assert list(engine.map(task, range(20))) == list(range(20))
-        assert (tmp_path / "killed").exists()
-
-
 def test_plan__refuses_a_worker_whose_own_limit_is_too_small():
+    """One that is there, and one that joins later."""
     ensemble = Ensemble.from_labels(np.zeros((1000, 4), int))
-    with growing(memory_limit="1 TB") as (_, client):
+    with cluster_of(memory_limit="1 TB") as (cluster, client):
         engine = DaskEngine(client)
-        MemoryPlan(0, per_block=10**9).check("PCC", engine, ensemble, None)
         with pytest.raises(
             MemoryBudgetError, match=r"^PCC needs .* in Dask worker .*--memory-limit '1[0-9.]* TB'"
         ):
             MemoryPlan(0, per_block=10**12).check("PCC", engine, ensemble, None)
+        MemoryPlan(0, per_block=10**9).check("PCC", engine, ensemble, None)
+        cluster.new_spec["options"]["memory_limit"] = 10**9
+        with pytest.raises(MemoryBudgetError, match=r"^PCC needs .* in Dask worker .*limit of 1 GB"):
+            addresses_used(engine, at_tenth=lambda: (cluster.scale(2), client.wait_for_workers(2)))
 
 
 def test_engine__counts_workers_that_are_threads_of_this_process_with_it(local_client, tmp_path):
@@ -382,7 +297,7 @@ def test_engine__counts_workers_that_are_threads_of_this_process_with_it(local_c
     inside = MemoryPlan(0).n_bytes(DaskEngine(local_client), ensemble)
     assert DaskEngine(local_client).n_processes == 1
     assert reading_bytes(DaskEngine(local_client), ensemble) == reading_bytes(ThreadsEngine(), ensemble)
-    with growing(processes=True) as (_, client):
+    with cluster_of(processes=True) as (_, client):
         assert DaskEngine(client).n_processes == 2
         assert MemoryPlan(0).n_bytes(DaskEngine(client), ensemble) > 1.5 * inside
 
@@ -391,7 +306,7 @@ def test_map__within_tasks_on_all_threads_of_the_workers_does_not_deadlock(monke
     def outer(_):
         return sum(DaskEngine(distributed.get_client()).map(abs, [-1, -2, -3]))
 
-    with growing(threads_per_worker=2) as (_, client):
+    with cluster_of(threads_per_worker=2) as (_, client):
         assert client.gather(client.map(outer, range(6))) == [6] * 6
         monkeypatch.setattr("bigcons.run.dask.is_within_task", lambda: False)
         stuck = client.map(outer, range(6, 12))
@@ -401,34 +316,20 @@ def test_map__within_tasks_on_all_threads_of_the_workers_does_not_deadlock(monke
         distributed.default_client().close()  # that of the worker, which closes with the last of this process
 
 
-def leave_by_secede():
-    distributed.secede()
-    return total_of(distributed.get_client())
+def test_map__within_a_task_that_left_its_worker_s_threads_itself():
+    def total_of(client):
+        engine = DaskEngine(client)
+        return sum(engine.map(abs, [-1])) + sum(engine.map(abs, [-2, -3]))
 
+    def leave_by_worker_client():
+        with distributed.worker_client() as client:
+            return total_of(client)
 
-def leave_by_worker_client():
-    with distributed.worker_client() as client:
-        return total_of(client)
-
-
-def leave_and_come_back():
-    totals = [leave_by_worker_client()]  # which joins the pool again at its end
-    return totals[0] + total_of(distributed.get_client()) - total_of(distributed.get_client())
-
-
-def total_of(client):
-    engine = DaskEngine(client)
-    return sum(engine.map(abs, [-1])) + sum(engine.map(abs, [-2, -3]))
-
-
-@pytest.mark.parametrize("leave", [leave_by_secede, leave_by_worker_client, leave_and_come_back])
-def test_map__within_a_task_that_left_its_worker_s_threads_itself(leave):
-    def leave_twice():
+    def leave_and_come_back():
+        total = leave_by_worker_client()  # which joins the pool again at its end
         distributed.secede()
-        with pytest.raises(KeyError):  # by which the map failed
-            distributed.secede()
+        return total + total_of(distributed.get_client())
 
-    with growing(threads_per_worker=1) as (_, client):
-        client.submit(leave_twice, pure=False).result(timeout=60)
-        assert client.submit(leave, pure=False).result(timeout=60) == 6
+    with cluster_of() as (_, client):
+        assert client.submit(leave_and_come_back, pure=False).result(timeout=60) == 12
         distributed.default_client().close()  # that of the worker

@@ -1,11 +1,12 @@
-"""Engines, the fold over blocks, progress and the loop of passes."""
+"""Engines of this process, the fold over blocks, progress, and the threads of BLAS."""
 
 import threading
 import time
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import row_blocks
@@ -15,6 +16,7 @@ from bigcons.run.engine import (
     ThreadsEngine,
     available_cores,
     fold,
+    one_thread,
     resolve_engine,
     stop_if_cancelled,
 )
@@ -84,27 +86,27 @@ def test_map__left_half_way_leaves_no_thread_behind():
     assert not [t for t in threading.enumerate() if t.name.startswith("bigcons")]
 
 
-def test_resolve_engine__reads_what_client_may_be():
-    assert resolve_engine("serial").name == "serial"
-    for client in (None, "threads"):
-        assert (resolve_engine(client).name, resolve_engine(client).n_workers) == (
-            "threads",
-            available_cores(),
-        )
-    own = ThreadsEngine(3)
-    assert resolve_engine(own) is own
+@pytest.mark.parametrize("engine", [SerialEngine(), ThreadsEngine(2)], ids=["serial", "threads"])
+def test_fold__an_interrupt_while_combining_ends_within_a_block(engine):
+    begun = []
+
+    def combine(a, b):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fold(engine, row_blocks(1000, 1), lambda block: begun.append(block.index), combine)
+    assert len(begun) <= 2 + engine.in_flight
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("bigcons")]
 
 
 @pytest.mark.parametrize("client", ["", 4, True, object()])
-def test_resolve_engine__refuses_the_rest(client):
+def test_resolve_engine__takes_names_and_engines_and_refuses_the_rest(client):
+    assert resolve_engine("serial").name == "serial"
+    assert resolve_engine(None).n_workers == resolve_engine("threads").n_workers == available_cores()
+    given = ThreadsEngine(3)
+    assert resolve_engine(given) is given
     with pytest.raises(InvalidInputError, match="client="):
         resolve_engine(client)
-
-
-def test_fold__combines_in_block_order(engine):
-    blocks = row_blocks(1000, 7)
-    joined = fold(engine, blocks, lambda block: [block.index], lambda a, b: a + b)
-    assert joined == list(range(len(blocks)))
 
 
 def test_fold__sums_floats_to_the_same_bits_on_any_engine(engine):
@@ -146,44 +148,23 @@ def test_fold__may_combine_in_place_and_returns_one_block_as_it_is(engine):
     assert fold(engine, row_blocks(3, 3), lambda block: "only", add) == "only"
 
 
-def test_fold__passes_on_the_error_of_a_block(engine):
-    def fail(block):
-        raise OSError(f"block {block.index}")
-
-    with pytest.raises(OSError, match="block 0"):
-        fold(engine, row_blocks(10, 1), fail, max)
-
-
-def test_fold__reports_rows_as_they_are_combined(engine):
-    listener = Listener()
-    fold(engine, row_blocks(10, 4), lambda block: 0, max, progress=listener)
-    assert listener.heard == [("advance", 4), ("advance", 4), ("advance", 2)]
-
-
-def test_progress__goes_to_the_listener_in_force():
+def test_progress__goes_to_the_listener_in_force_and_ends_when_the_work_fails():
     heard = []
 
     def listener():
         heard.append(Listener())
         return heard[-1]
 
-    with report_progress_to(listener), progress("counting", 5, "pairs") as report:
-        report.advance(2)
-    assert heard[0].heard == [("start", "counting", 5, "pairs"), ("advance", 2), ("finish",)]
-    with progress("unheard", 1) as report:
-        report.advance(1)
-    assert len(heard) == 1
-
-
-def test_progress__ends_when_the_work_fails():
-    listener = Listener()
-    with (
-        report_progress_to(lambda: listener),
-        pytest.raises(RuntimeError, match="broken"),
-        progress("work", 3),
-    ):
-        raise RuntimeError("broken")
-    assert listener.heard[-1] == ("finish",)
+    with report_progress_to(listener):
+        with progress("counting", 10, "pairs") as report:
+            fold(SerialEngine(), row_blocks(10, 4), lambda block: 0, max, progress=report)
+        with pytest.raises(RuntimeError, match="broken"), progress("work", 3):
+            raise RuntimeError("broken")
+    advances = [("advance", n) for n in (4, 4, 2)]
+    assert heard[0].heard == [("start", "counting", 10, "pairs"), *advances, ("finish",)]
+    assert heard[1].heard[-1] == ("finish",)
+    with progress("unheard", 1):
+        assert len(heard) == 2
 
 
 def test_threads__a_task_of_many_steps_ends_when_nobody_waits_for_it():
@@ -206,3 +187,36 @@ def test_threads__a_task_of_many_steps_ends_when_nobody_waits_for_it():
     results.close()
     assert ended.is_set()
     stop_if_cancelled()  # outside of tasks nothing is cancelled
+
+
+# The threads of BLAS, which belong to the process
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_one_thread__holds_until_the_last_of_several_threads_leaves():
+    with one_thread(user_api="blas"):  # which loads the libraries
+        pass
+    if not any(pool.get("threading_layer") == "pthreads" for pool in threadpool_info()):
+        pytest.skip("no library counts its threads for the process")
+    with ThreadPoolExecutor(1) as one:  # a thread that lives would keep others from setting limits
+        before = one.submit(threadpool_limits, 2, "blas").result()
+    with ThreadPoolExecutor(1) as a, ThreadPoolExecutor(1) as b:
+        assert blas_threads() == {2}
+        blocks = [one_thread(user_api="blas") for _ in range(2)]
+        for thread, block in zip((a, b), blocks, strict=True):
+            thread.submit(block.__enter__).result()
+        assert blas_threads() == {1}
+        a.submit(blocks[0].__exit__, None, None, None).result()
+        assert blas_threads() == {1}
+        with one_thread(user_api="blas"):
+            assert blas_threads() == {1}
+        b.submit(blocks[1].__exit__, None, None, None).result()
+        assert blas_threads() == {2}
+        with one_thread(user_api="blas"):
+            assert blas_threads() == {1}
+        assert blas_threads() == {2}
+    with ThreadPoolExecutor(1) as one:
+        one.submit(before.restore_original_limits).result()

@@ -1,26 +1,28 @@
-"""The driver of methods of passes: finalists share them, and a killed run goes on to the same bits."""
+"""Starts and the loop of passes: a killed run goes on to the same bits."""
 
 import inspect
-import os
-import signal
-import subprocess
-import sys
+import operator
 import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
-from bigcons.disk.checkpoint import FileBlocks
+from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.errors import (
     ConvergenceWarning,
     InvalidInputError,
     MemoryBudgetError,
     UnlabeledObjectsWarning,
 )
+from bigcons.memory import Block
 from bigcons.methods.pass_clusterer import PassClusterer
-from bigcons.run.engine import SerialEngine
+from bigcons.run.engine import SerialEngine, fold
+from bigcons.run.passes import Passes, Run, Step, best_start, run_passes
+from bigcons.run.survey import start_rows
 
 NAMES = [
     name
@@ -114,25 +116,125 @@ def test_resume__needs_the_same_parameters(stored, tmp_path):
         fit("qmi", stored, out=out, tol=0.5)
 
 
-@pytest.mark.slow
-def test_interrupt__on_the_command_line_says_how_to_go_on(stored, tmp_path):
-    out = tmp_path / "c.zarr"
-    planted_ensemble(150_000, 20, random_state=0)[0].save(tmp_path / "big.zarr", chunk_rows=16_384)
-    line = [sys.executable, "-m", "bigcons", "solve", str(tmp_path / "big.zarr"), "-m", "mixture", "-k", "6"]
-    line += ["-o", str(out), "--tol", "0", "-v"]
-    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
-        for text in process.stderr:
-            if "mixture: pass 2" in text:
-                process.send_signal(signal.SIGINT)
-                break
-        rest = process.stderr.read()
-    assert process.returncode != 0
-    assert "repeat the call to resume" in rest
-    assert "Traceback" not in rest
-    assert not out.exists()
-
-
 def test_memory__is_refused_with_what_would_do(stored):
     with pytest.raises(MemoryBudgetError, match="raise it to"):
         fit("mixture", stored, memory="1MB")
     fit("mixture", stored, memory="4GB")
+
+
+# The loop alone
+
+BLOCK = Block(0, 0, 3)
+LAST = 5
+
+
+class Killed(BaseException):
+    """What ends a run between two instructions."""
+
+
+class Halving(Passes):
+    """Halves one row of numbers a pass until the pass ``LAST``; each pass writes two generations."""
+
+    name = "test"
+
+    def __init__(self, folder, dies_in=None):
+        self.arrays, self.snapshots = FileBlocks(folder, 1), Snapshots(folder, {})
+        self.dies_in = dies_in
+        self.begun = []
+
+    def start(self, run):
+        self.begun.append(0)
+        rows = np.array([[1.0], [3.0], [7.0]], np.float32)
+        run.arrays.write(0, BLOCK, rows)
+        return {"total": rows.sum(dtype=np.float64)}, [3.5, 2.5]
+
+    def one_pass(self, run, at, listener):
+        self.begun.append(len(at.records) + 1)
+        nonsense = run.visit(
+            lambda labels, rows: (0, rows * np.nan), reads=[at.generation], writes=at.generation + 1
+        )
+        fold(run.engine, run.blocks, nonsense, operator.add, progress=listener)
+        rows = run.arrays.read(at.generation, BLOCK) / 2
+        run.arrays.write(at.generation + 2, BLOCK, rows)
+        if len(at.records) + 1 == self.dies_in:
+            raise Killed
+        half = float(at.state["total"]) / 2
+        return Step({"total": np.array(half)}, {"total": half}, len(at.records) + 1 == LAST, 2)
+
+    def run(self, max_passes=100):
+        run = Run(Ensemble.from_labels([[0], [0], [1]]), SerialEngine(), 0, max_passes, 0.0)
+        run.arrays, run.snapshots = self.arrays, self.snapshots
+        return run_passes(run, self)
+
+
+def quantities(stage):
+    return [
+        {name: value for name, value in record.items() if name not in ("seconds", "memory")}
+        for record in stage.records
+    ]
+
+
+def test_run_passes__passes_until_settled(tmp_path):
+    work = Halving(tmp_path)
+    stage = work.run()
+    assert work.begun == list(range(LAST + 1))
+    assert (stage.is_settled, stage.state["total"]) == (True, 11 / 2**LAST)
+    assert quantities(stage) == [{"pass": p, "total": 11 / 2**p} for p in range(1, LAST + 1)]
+    assert work.arrays.read(stage.generation, BLOCK).sum() == 11 / 2**LAST
+    last_two = {f"generation-{2 * (LAST - 1)}", f"generation-{2 * LAST}"}
+    assert {path.name for path in tmp_path.glob("generation-*")} == last_two
+
+
+@pytest.mark.parametrize("dies_in", range(1, LAST + 1))
+def test_run_passes__resumes_the_last_whole_pass(tmp_path, dies_in):
+    expected = Halving(tmp_path / "undisturbed").run()
+    with pytest.raises(Killed):
+        Halving(tmp_path / "killed", dies_in).run()
+    resumed = Halving(tmp_path / "killed")
+    stage = resumed.run()
+    assert resumed.begun == list(range(dies_in, LAST + 1))
+    assert (stage.state, stage.generation, quantities(stage)) == (
+        expected.state,
+        expected.generation,
+        quantities(expected),
+    )
+    assert stage.start_objectives == expected.start_objectives == [3.5, 2.5]
+    assert len(list((tmp_path / "killed").glob("generation-*"))) == 2
+
+
+def test_run_passes__stops_at_the_most_passes_and_goes_on_when_more_are_allowed(tmp_path):
+    assert not Halving(tmp_path).run(2).is_settled
+    more = Halving(tmp_path)
+    assert more.run().is_settled
+    assert more.begun == [3, 4, 5]
+
+
+def test_run_passes__a_settled_solve_is_only_read(tmp_path):
+    Halving(tmp_path).run()
+    again = Halving(tmp_path)
+    assert again.run().is_settled
+    assert again.begun == []
+
+
+# Starts: the sample that they run on, and the choice among them
+
+
+@pytest.mark.parametrize("lower_is_better", [True, False])
+@given(values=st.lists(st.integers(-2, 2) | st.just(float("inf")), min_size=1))
+def test_best_start__is_the_first_of_the_best_and_all_are_told(lower_is_better, values):
+    best, objectives = best_start(
+        iter(enumerate(values)), lambda start: start[1], lower_is_better=lower_is_better
+    )
+    wanted = min(values) if lower_is_better else max(values)
+    assert best == (values.index(wanted), wanted)
+    assert objectives == values
+
+
+@pytest.mark.parametrize(
+    ("missing", "n_clusters", "wanted"),
+    [(0, 12, 4096), (0, 256, 4096), (0.5, 128, 4096), (0, 500, 8000), (0.5, 500, 16_000), (0.5, 900, 20_000)],
+)
+def test_start_rows__grow_with_clusters_and_missing_labels(missing, n_clusters, wanted):
+    labels = np.random.default_rng(0).integers(0, 9, (20_000, 4), np.int8)
+    labels[: int(missing * 20_000)] = -1
+    assert start_rows(Ensemble.from_labels(labels), n_clusters) == wanted
