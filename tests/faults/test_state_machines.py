@@ -1,4 +1,4 @@
-"""Ensembles, tables of pairs and solves, used and killed in any order, against plain models in memory."""
+"""Ensembles and solves, used and killed in any order, against plain models in memory."""
 
 import shutil
 import tempfile
@@ -10,13 +10,13 @@ from unittest.mock import patch
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bigcons import METHODS, Consensus, Ensemble, PairTable
+from bigcons import METHODS, Consensus, Ensemble
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.disk.places import DiskPlace
 from bigcons.errors import InvalidInputError
-from bigcons.store import consensus, ensemble_store, pair_rows
+from bigcons.store import consensus, ensemble_store
 from tests.support.strategies import label_matrices
 
 FEW = settings(max_examples=8, stateful_step_count=8)
@@ -129,54 +129,6 @@ def decoded(ensemble):
     return codes
 
 
-class PairsMachine(Machine):
-    """A table of pairs at one path, as Zarr or Parquet; its model is a dict of pairs."""
-
-    tables = Bundle("tables")
-
-    @initialize()
-    def begin(self):
-        self.stored = {}
-
-    @rule(target=tables, seed=st.integers(0, 999), n_objects=st.integers(2, 9))
-    def make(self, seed, n_objects):
-        rng = np.random.default_rng(seed)
-        i, j = np.triu_indices(n_objects, 1)
-        kept = rng.random(len(i)) < 0.6
-        n_seen = rng.integers(1, 5, len(i))
-        columns = [i[kept], j[kept], rng.integers(0, n_seen + 1)[kept], n_seen[kept]]
-        order = rng.permutation(len(columns[0]))
-        table = PairTable.from_arrays(*(column[order] for column in columns), n_objects=n_objects)
-        return table, {(a, b): counts for a, b, *counts in np.transpose(columns).tolist()}
-
-    @rule(table=tables, suffix=st.sampled_from(["zarr", "parquet"]), kill=st.booleans())
-    def save(self, table, suffix, kill):
-        path = self.folder / f"p.{suffix}"
-        if suffix == "parquet":
-            table[0].to_parquet(path, overwrite=True)
-        elif kill:
-            with killed(pair_rows, "write_head", after=True):  # in the hidden folder, which is not renamed
-                table[0].save(path, overwrite=True)
-            return
-        else:
-            table[0].save(path, overwrite=True)
-        self.stored[suffix] = table[1]
-
-    @precondition(lambda self: "parquet" in getattr(self, "stored", ()))
-    @rule()
-    def convert(self):
-        PairTable.open(self.folder / "p.parquet").save(self.folder / "p.zarr", overwrite=True)
-        self.stored["zarr"] = self.stored["parquet"]
-
-    @invariant()
-    def holds_its_pairs(self):
-        for suffix, pairs in getattr(self, "stored", {}).items():
-            table = PairTable.open(self.folder / f"p.{suffix}")
-            found = {(a, b): counts for a, b, *counts in np.transpose(table.edges()).tolist()}
-            assert found == pairs
-            table.verify()
-
-
 LABELS = np.random.default_rng(0).integers(-1, 4, (60, 6))
 
 
@@ -231,9 +183,5 @@ class SolveMachine(Machine):
                 assert found.labels.tobytes() == self.expected[0]
 
 
-TestEnsemble, TestPairTable, TestSolve = (
-    EnsembleMachine.TestCase,
-    PairsMachine.TestCase,
-    SolveMachine.TestCase,
-)
-TestEnsemble.settings = TestPairTable.settings = TestSolve.settings = FEW
+TestEnsemble, TestSolve = (EnsembleMachine.TestCase, SolveMachine.TestCase)
+TestEnsemble.settings = TestSolve.settings = FEW

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from bigcons import PCC, PairTable
 from bigcons.coassociation import count, sample
 from bigcons.disk import schema
-from bigcons.errors import InvalidInputError, InvalidPairsError, MemoryBudgetError, StoreExistsError
+from bigcons.errors import InvalidInputError, InvalidPairsError, StoreExistsError
 from bigcons.metrics import pcc_objective
-from bigcons.store import pairs
 from tests.store.test_pairs import N_OBJECTS, a_table, assert_same_table, pair_lists, table_of
 from tests.support.stores import names_in
 
@@ -35,14 +34,6 @@ def test_to_parquet__is_the_same_table(rows, tmp_path_factory):
         table.to_parquet(folder / "pairs.parquet")
     with pytest.raises(InvalidInputError, match="n_objects"):
         PairTable.open(folder / "pairs.parquet", n_objects=table.n_objects + 1)
-
-
-def test_open__of_more_than_memory_should_hold_names_the_store(tmp_path, monkeypatch):
-    a_table().to_parquet(tmp_path / "pairs.parquet")
-    monkeypatch.setattr(pairs, "MOST_BYTES", 1000)
-    with pytest.raises(MemoryBudgetError, match=r"store them by import_pairs"):
-        PairTable.open(tmp_path / "pairs.parquet")
-    assert names_in(tmp_path) == ["pairs.parquet"]
 
 
 @pytest.mark.parametrize("tiles", [None, 2])

@@ -182,27 +182,6 @@ def test_failed_writes__leave_what_was(stored, tmp_path, monkeypatch):
     stored.verify()
 
 
-WORK = {
-    "generate": "kmeans(features, n_partitions=4, n_clusters=3, random_state=0, out=path)",
-    "append": "Ensemble.open(path, 'a').append_objects(features.argmax(axis=1)[:, None].repeat(4, 1))",
-}
-KILLED = """
-import os, signal, sys
-import numpy as np
-from bigcons import Ensemble
-from bigcons.generate import kmeans
-from bigcons.store.ensemble_store import ParquetWriter
-write, written = ParquetWriter.write, []
-def deadly(writer, block):
-    write(writer, block)
-    written.append(block)
-    if len(written) == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-ParquetWriter.write = deadly
-features, path = np.load(sys.argv[2]), sys.argv[1]
-"""
-
-
 def test_alterations__are_found(tmp_path):
     path = tmp_path / "e.parquet"
     intact = Ensemble.from_labels(a_table(60), id="who").save(path, chunk_rows=32)
