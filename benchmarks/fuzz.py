@@ -52,10 +52,11 @@ import numpy as np
 from bigcons import METHODS, Consensus, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
-from bigcons.disk.checkpoint import SEAL_BYTES, Snapshots, _seal_of_block, key_of
+from bigcons.disk.checkpoint import SEAL_BYTES, FileBlocks, Snapshots, key_of
 from bigcons.disk.commit import read_head
 from bigcons.errors import BigconsError
 from bigcons.io.features import open_features
+from bigcons.memory import Block
 from bigcons.store.ensemble import as_ensemble
 
 RESULTS = Path(__file__).parent / "results" / "fuzz.json"
@@ -229,11 +230,11 @@ def mutate_checkpoint(folder: Path, rng: np.random.Generator) -> str:
     if files and rng.random() < 0.4:
         file = files[int(rng.integers(len(files)))]
         rows = mutate_bytes(file.read_bytes()[:-SEAL_BYTES], rng)
-        run = key_of(json.loads(_members(snapshot)["head"].tobytes())["fingerprint"])
+        run = key_of(json.loads(_members(snapshot)["facts"].tobytes())["fingerprint"])
         seal = bytes(SEAL_BYTES)  # of numbers that are not finite it stays broken
         if np.isfinite(np.frombuffer(rows[: len(rows) // 4 * 4], np.float32)).all():
             generation, number = (int(part.partition("-")[2]) for part in file.parts[-2:])
-            seal = _seal_of_block(run, generation, number, rows)
+            seal = FileBlocks(folder, 1, run=run)._seal(generation, Block(number, 0, 0), rows)
         file.write_bytes(rows + seal)
         return str(file.relative_to(folder))
     if rng.random() < 0.3:
@@ -241,11 +242,11 @@ def mutate_checkpoint(folder: Path, rng: np.random.Generator) -> str:
         snapshot.write_bytes(_mutated_archive(content[:-SEAL_BYTES], rng) + content[-SEAL_BYTES:])
         return "a member of snapshot.npz"
     arrays = _members(snapshot)
-    head = json.loads(arrays["head"].tobytes())
+    head = json.loads(arrays["facts"].tobytes())
     if rng.random() < 0.7:
         facts = mutate_json(head["facts"] if rng.random() < 0.7 else head, rng)
         head = facts if isinstance(facts, dict) and "facts" in facts else {**head, "facts": facts}
-        arrays["head"] = np.frombuffer(json.dumps(head).encode(), np.uint8)
+        arrays["facts"] = np.frombuffer(json.dumps(head).encode(), np.uint8)
         what = "facts"
     else:
         what = sorted(set(arrays) - {"head"})[int(rng.integers(len(arrays) - 1))]

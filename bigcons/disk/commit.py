@@ -35,7 +35,6 @@ from bigcons.disk.places import (
     is_left,
     local_path,
     place_of,
-    sweep_temporary,
     sync,
 )
 from bigcons.disk.schema import FORMAT_VERSION, KINDS
@@ -219,7 +218,6 @@ def _renamed_folder(path: Path) -> Iterator[DiskPlace]:
     What killed writers left is removed first; a store that one had moved aside is put back.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    sweep_temporary(path.parent)
     previous = path.with_name(f".{path.name}.previous")
     if previous.exists() and not path.exists():
         previous.rename(path)

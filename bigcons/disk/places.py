@@ -34,9 +34,6 @@ URL_SCHEMES = ("s3", "gs", "az")
 """URL schemes of buckets; only s3 is tested."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
 
-BESIDE = ".bigcons-"
-"""What the names of temporary folders begin with that are next to an output."""
-
 
 class DiskPlace:
     """A file or folder on a local or mounted disk; `bigcons.disk.buckets.BucketPlace` does the same.
@@ -183,8 +180,10 @@ def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(partial_name(path.name))
-    with naming(path):
+    try:
         opened = partial.open("wb")
+    except OSError as error:  # names the path rather than its hidden temporary file
+        raise OSError(error.errno, error.strerror, str(path)) from error
     try:
         with opened as file:
             yield file
@@ -207,15 +206,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Make system errors name ``path`` rather than its hidden temporary file."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -275,15 +265,6 @@ def is_left(partial: Path) -> bool:
     return owner is not None and owner[1] == machine() and not is_running(int(owner[2]))
 
 
-def sweep_temporary(parent: Path, prefix: str = BESIDE) -> None:
-    """Remove the temporary folders in ``parent`` that killed processes of this user and machine left."""
-    for folder in parent.glob(f"{prefix}*"):
-        with suppress(OSError):
-            is_ours = not hasattr(os, "getuid") or folder.lstat().st_uid == os.getuid()
-            if is_ours and folder.is_dir() and not folder.is_symlink() and is_left(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
 @contextmanager
 def temporary_folder(parent: Path | None = None, prefix: str = "bigcons-") -> Iterator[Path]:
     """Yield a temporary folder, see `make_temporary_folder`; removed afterwards, even if not empty."""
@@ -300,5 +281,9 @@ def make_temporary_folder(parent: Path | None = None, prefix: str = "bigcons-") 
     Removes those that killed processes of this user and machine left in the same place.
     """
     where = Path(tempfile.gettempdir()) if parent is None else parent
-    sweep_temporary(where, prefix)
+    for left in where.glob(f"{prefix}*"):
+        with suppress(OSError):
+            is_ours = not hasattr(os, "getuid") or left.lstat().st_uid == os.getuid()
+            if is_ours and left.is_dir() and not left.is_symlink() and is_left(left):
+                shutil.rmtree(left, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"{prefix}{machine()}-{os.getpid()}-", dir=where))

@@ -568,9 +568,6 @@ def _refuse_other_columns(first: Source, other: Source) -> None:
 
 # Parquet
 
-MADE_FOR_ENSEMBLE = {b"bigcons.ensemble": b"_bigcons.json"}
-"""The metadata of the files of an ensemble in Parquet, which names its head."""
-
 
 def parquet_source(path: File) -> Source:
     """Return a Parquet file, of which row groups outside the rows that are wanted are not read."""

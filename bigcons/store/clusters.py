@@ -464,6 +464,7 @@ def mergers(clusters: pa.Table) -> dict[int, int]:
         for k, row in rows.items()
         if row["division"] is not None
         and row["division"] < HALF_WAY
+        and row["nearest"] in rows
         and row["size"] <= rows[row["nearest"]]["size"]
     }
 

@@ -102,17 +102,9 @@ class Consensus(Objects):
         if (trust := store.body["trust"]) is not None:
             with consistent(store.place, _RESTORE):
                 check_number("temperature", trust["temperature"], at_least=0, at_most=1)
-                rows = arrow_table(CLUSTER_COLUMNS, trust["clusters"]).to_pylist()
+                arrow_table(CLUSTER_COLUMNS, trust["clusters"])
                 arrow_table(PARTITION_COLUMNS, trust["partitions"])
-                numbers = {row["cluster"] for row in rows}
-                alone = (
-                    {-1} if all(row["division"] is None for row in rows if row["nearest"] == -1) else set()
-                )
-                if (
-                    len(numbers) < len(rows)
-                    or not numbers <= set(range(store.body["n_clusters"]))
-                    or not {row["nearest"] for row in rows} <= numbers | alone
-                ):
+                if not set(trust["clusters"]["cluster"]) <= set(range(store.body["n_clusters"])):
                     raise ValueError("the numbers of clusters")
         return cls(store)
 

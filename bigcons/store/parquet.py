@@ -22,7 +22,7 @@ from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidInputError
 from bigcons.io.columns import rule_of_values
 from bigcons.io.factorize import Encoding
-from bigcons.io.files import MADE_FOR_ENSEMBLE, footer_of, is_within
+from bigcons.io.files import footer_of, is_within
 from bigcons.io.ids import TEXT, canonical
 from bigcons.io.labels import observed
 
@@ -219,7 +219,7 @@ def schema_of(header: Header, categories: Categories, dtype: np.dtype) -> Any:
                 "ones; rename one of them, or store the ensemble as .zarr."
             )
         fields.insert(0, (name, header.ids.type))
-    return pa.schema(fields, metadata=MADE_FOR_ENSEMBLE)
+    return pa.schema(fields)
 
 
 def write_part(

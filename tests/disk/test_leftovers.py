@@ -76,15 +76,6 @@ def test_temporary_folder__removes_those_of_dead_processes_of_this_user(tmp_path
     assert [name for name in names_in(tmp_path) if not (tmp_path / name).is_symlink()] == kept
 
 
-def test_new_store__removes_the_scratch_that_a_killed_process_left_beside(tmp_path, dead):
-    left, running = (tmp_path / name for name in (by(dead, f".bigcons-{owner()}"), f".bigcons-{owner()}"))
-    left.mkdir()
-    running.mkdir()
-    (tmp_path / "o.csv").touch()
-    Ensemble.from_labels(LABELS).save(tmp_path / "e.zarr")
-    assert names_in(tmp_path) == sorted([running.name, "e.zarr", "o.csv"])
-
-
 def test_is_left__an_owner_that_runs_keeps_its_files_however_old(tmp_path):
     own = tmp_path / partial_name("o.csv")
     own.write_text("half")

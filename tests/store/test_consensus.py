@@ -250,7 +250,7 @@ def test_trust__that_is_inconsistent_is_refused(trusted, damage):
         Consensus.open(stored.path)
 
 
-@pytest.mark.parametrize("damage", [{"cluster": 2**31}, {"cluster": 1}, {"nearest": 2**31}, {"nearest": -2}])
+@pytest.mark.parametrize("damage", [{"cluster": 2**31}, {"cluster": -1}])
 def test_trust__of_clusters_that_are_not_there_is_refused(trusted, damage):
     stored, _ = trusted
     told = commit.read_head(stored.path).body["trust"]

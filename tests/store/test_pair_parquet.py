@@ -88,7 +88,7 @@ def test_open__of_files_that_state_nothing(tmp_path, statistics):
     table = PairTable.open(path, n_objects=9)
     assert (table.n_objects, table.n_pairs) == (9, 2)
     assert [column.tolist() for column in table.edges()] == [[0, 1], [1, 2], [1, 2], [3, 2]]
-    with pytest.raises(InvalidPairsError, match="numbered 0 to 3"):
+    with pytest.raises(InvalidPairsError, match="0 <= i < j < 4"):
         PairTable.open(path, n_objects=4)
 
 

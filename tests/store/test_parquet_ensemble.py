@@ -22,7 +22,6 @@ from bigcons.errors import (
     InvalidInputError,
     StoreError,
     StoreExistsError,
-    StoreNotFoundError,
 )
 from bigcons.generate import kmeans
 from bigcons.store import ensemble_store
@@ -228,17 +227,6 @@ def test_damage__is_named(stored, tmp_path):
     (path / "part-00000.parquet").write_bytes(b"PAR1")
     with pytest.raises(CorruptStoreError, match="damaged footer"):
         stored.read(0, 64)
-
-
-def test_files_without_their_head__are_not_taken_for_those_of_others(stored, tmp_path):
-    path = tmp_path / "e.parquet"
-    (path / "_bigcons.json").unlink()
-    with pytest.raises(StoreNotFoundError, match="is not an ensemble of bigcons"):
-        Ensemble.open(path)
-    with pytest.raises(CorruptStoreError, match=r"its _bigcons.json is not there.*select"):
-        Ensemble.from_labels(path)
-    names = stored.names[:2]
-    assert Ensemble.from_labels(path, columns=names).names == names
 
 
 @pytest.mark.filterwarnings("ignore:labels has 2 objects:bigcons.errors.SuspiciousLabelsWarning")
