@@ -25,8 +25,8 @@ from accuracy import ensemble_of
 from bigcons import PCC, ConsensusTree, plots
 from bigcons.datasets import planted_ensemble
 from bigcons.metrics import reliability, trust
+from bigcons.metrics.clusterings import Reliability
 from bigcons.seeding import generator
-from bigcons.trust.confidence import Reliability
 
 MODELS = ("tree", "pcc")
 Made = tuple[np.ndarray, np.ndarray]
