@@ -1,4 +1,4 @@
-"""Evidence accumulation: trees against scipy on all objects and against the definition; cuts; refusals."""
+"""Evidence accumulation: trees against scipy and the definition; cuts. Furthest consensus likewise."""
 
 import itertools
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.cluster.hierarchy import cophenet, cut_tree, fcluster, is_valid_linkage, linkage
+from scipy.cluster.hierarchy import cophenet, cut_tree, is_valid_linkage, linkage
 from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
 from bigcons.coassociation.counts import condensed_distances, count_rows, distance
-from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
+from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import DataBudget
 from bigcons.methods.evidence import (
     EAC,
@@ -26,10 +26,11 @@ from bigcons.methods.evidence import (
     single_link,
     unique_rows,
 )
+from bigcons.methods.furthest import Furthest
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine
 from tests.naive import linkage as naive
-from tests.support.numbering import numbered_by_size
+from tests.support.numbering import numbered_by_size, order_by_size
 from tests.support.strategies import label_matrices
 
 SIX_ITEMS = np.array([[1, 1, 1, 2, 2, 1], [2, 1, 1, 2, 2, 2], [2, 1, 2, 1, 2, 2], [1, 1, 2, 1, 2, 2]]).T
@@ -70,14 +71,14 @@ def heights_of_objects(model, labels, normalize="observed"):
 def random_points(seed, n=14):
     """Return weights, distances inside the points and between them, these not the smaller ones."""
     rng = np.random.default_rng(seed)
-    weights = rng.integers(1, 5, n)
+    weights = rng.integers(1, 5, n) if seed else np.ones(n, int)
     between = np.triu(rng.random((n, n)), 1)
     between += between.T
     within = rng.random(n) * np.where(np.eye(n, dtype=bool), 2, between).min(axis=1)
     return weights, within, between
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("method", LINKAGES)
 def test_agglomerate__of_weighted_points_equals_scipy_on_all_objects(method, seed):
     weights, within, between = random_points(seed)
@@ -90,18 +91,11 @@ def test_agglomerate__of_weighted_points_equals_scipy_on_all_objects(method, see
     first = np.unique(point, return_index=True)[1]
     of_points = squareform(cophenet(linkage_matrix(merges, np.ones(len(weights)))))
     np.testing.assert_allclose(of_points, squareform(cophenet(expected))[np.ix_(first, first)], rtol=1e-12)
-
-
-@pytest.mark.parametrize("method", LINKAGES)
-def test_agglomerate__of_single_objects_equals_scipy(method):
-    distances = np.random.default_rng(1).random(40 * 39 // 2)
-    expected = linkage(distances, method)
-    merges = agglomerate(distances.copy(), method)
-    np.testing.assert_allclose(merges.heights, expected[:, 2], rtol=1e-12)
-    for k in (1, 2, 7, 39, 40):
-        found = cut(merges, 40, k)
-        assert len(np.unique(found)) == k
-        assert adjusted_rand(naive.left_after_merges(expected, k), found) == 1
+    if seed == 0:  # of single objects
+        for k in (1, 2, 7, 13, 14):
+            found = cut(merges, 14, k)
+            assert len(np.unique(found)) == k
+            assert adjusted_rand(naive.left_after_merges(expected, k), found) == 1
 
 
 @pytest.mark.parametrize("normalize", ["observed", "all"])
@@ -129,17 +123,6 @@ def test_single_link__has_the_heights_of_scipy(normalize, missing, n_clusters):
         assert len(np.unique(cut(merges, len(rows)))) == 1
 
 
-@given(labels=label_matrices(min_objects=2, max_objects=14), k=st.integers(1, 4))
-def test_eac_single__cut_between_heights_gives_connected_components(labels, k):
-    model = EACSingle(min(k, len(labels))).fit(labels)
-    heights = np.sort(model.linkage_[:, 2])
-    below = len(heights) - model.n_clusters_ + 1
-    if 0 < below < len(heights) and heights[below - 1] < heights[below]:
-        tree = linkage(all_distances(labels), "single")
-        expected = fcluster(tree, (heights[below - 1] + heights[below]) / 2, "distance")
-        assert adjusted_rand(expected, model.labels_[model.labels_ >= 0]) == 1
-
-
 @pytest.mark.parametrize("normalize", ["observed", "all"])
 @pytest.mark.parametrize("method", ["average", "complete", "single"])
 @given(labels=label_matrices(min_objects=3, max_objects=9))
@@ -159,16 +142,12 @@ def test_eac__merges_nearest_clusters_of_objects_every_time(method, normalize, l
         assert height == pytest.approx(least)
 
 
-def test_similarities__of_six_items_are_those_of_the_paper():
+def test_six_items__have_the_similarities_and_clusters_of_the_paper():
     """With 3/4 for the first and the last, which the printed table has lost."""
     distances = condensed_distances(SIX_ITEMS, "observed", SerialEngine())
     expected = [0.5, 0.5, 0.5, 0.5, 0.75, 0.5, 0.5, 0, 0.25, 0, 0.5, 0.75, 0.5, 0.25, 0.75]
     np.testing.assert_allclose(1 - distances, expected, atol=1e-7)
-
-
-def test_eac_average__of_six_items_is_that_of_the_paper():
-    model = EACAverage(2).fit(SIX_ITEMS)
-    assert model.labels_.tolist() == [0, 1, 0, 1, 0, 0]
+    assert EACAverage(2).fit(SIX_ITEMS).labels_.tolist() == [0, 1, 0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("method", LINKAGES)
@@ -200,9 +179,6 @@ def test_eac__keeps_equal_rows_together_and_numbers_by_size_and_first_objects():
     model = EAC(5).fit(labels)
     assert model.labels_.tolist() == [0, 1, 0, -1, 2, 1]
     assert model.n_clusters_ == 3
-
-
-def test_eac__of_one_distinct_row_is_one_cluster():
     for cls in (EAC, EACSingle, EACAverage):
         model = cls(2, criterion="lifetime").fit(np.zeros((4, 3), int))
         assert (model.labels_.tolist(), model.linkage_.shape) == ([0] * 4, (0, 4))
@@ -213,6 +189,9 @@ def test_eac__normalize_decides_what_a_missing_label_means():
     observed, over_all = (EACSingle(3, normalize=n).fit(labels) for n in ("observed", "all"))
     np.testing.assert_allclose(observed.linkage_[:, 2], [0, 0])
     np.testing.assert_allclose(over_all.linkage_[:, 2], [2 / 3, 2 / 3])
+    never_seen_together = EACAverage(2).fit(np.array([[0, -1], [-1, 0], [0, -1]]))
+    assert never_seen_together.labels_.tolist() == [0, 1, 0]
+    assert never_seen_together.linkage_[:, 2].tolist() == [1]
 
 
 @pytest.mark.parametrize("method", LINKAGES)
@@ -243,13 +222,6 @@ def test_ties__at_random_leave_single_link_its_heights_and_numbers(normalize, la
     assert adjusted_rand(np.array(tree)[model.row_of_object_[model.labels_ >= 0]], known) == 1
 
 
-def test_eac__takes_objects_never_seen_together_for_dissimilar():
-    labels = np.array([[0, -1], [-1, 0], [0, -1]])
-    model = EACAverage(2).fit(labels)
-    assert model.labels_.tolist() == [0, 1, 0]
-    assert model.linkage_[:, 2].tolist() == [1]
-
-
 @given(
     heights=st.lists(st.integers(1, 12), min_size=2, max_size=9).map(sorted),
     bounded=st.booleans(),
@@ -271,17 +243,11 @@ def test_lifetime__finds_the_number_of_planted_clusters(method):
     assert adjusted_rand(groups, model.labels_) > 0.95
 
 
-def test_lifetime__considers_no_more_than_n_clusters(tmp_path):
+def test_lifetime__keeps_to_n_clusters_and_of_equal_ones_takes_more():
     _, labels = planted(wrong=0.05)
     assert EACAverage(3, criterion="lifetime").fit(labels).n_clusters_ <= 3
-    model = EACAverage(None, criterion="lifetime").fit(labels, out=tmp_path / "consensus.zarr")
-    assert model.n_clusters_ == 4
-    assert model.labels_.max() == 3
-
-
-def test_lifetime__of_equal_ones_takes_more_clusters():
-    labels = np.tri(5, 4, -1, dtype=int)  # each row differs from the next in one partition: 2 to 4 are equal
-    assert EACSingle(None, criterion="lifetime").fit(labels).n_clusters_ == 4
+    steps = np.tri(5, 4, -1, dtype=int)  # each row differs from the next in one partition: 2 to 4 are equal
+    assert EACSingle(None, criterion="lifetime").fit(steps).n_clusters_ == 4
 
 
 def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
@@ -296,26 +262,6 @@ def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
     np.testing.assert_array_equal(rows.weights, counts[order])
     np.testing.assert_array_equal(rows.row_of_object >= 0, labeled)
     np.testing.assert_array_equal(rows.labels[rows.row_of_object[labeled]], labels[labeled])
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        EAC(4, linkage="ward"),
-        EACSingle(4),
-        EACAverage(4),
-        EACAverage(4, weights="local"),
-    ],
-    ids=["ward", "single", "average", "local"],
-)
-def test_eac__has_the_same_bits_on_any_engine(model, tmp_path):
-    _, labels = planted(n_objects=500)
-    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=64)
-    found = []
-    for client, ensemble in (("serial", stored), ("threads", labels)):
-        fitted = model.set_params(client=client).fit(ensemble)
-        found.append((fitted.labels_.tobytes(), fitted.linkage_.tobytes(), fitted.objective_))
-    assert found[0] == found[1]
 
 
 def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
@@ -335,25 +281,14 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
     [
         (EAC(2, linkage="median"), "linkage='median' is unknown"),
         (EACSingle(2, normalize="none"), "normalize='none' is unknown"),
-        (EACAverage(2, weights="entropy"), "weights='entropy' is not known; use 'local'"),
         (EACSingle(2, criterion="gap"), "criterion='gap' is unknown"),
-        (EACSingle(2, ties="more"), "ties='more' is unknown"),
         (EAC(None), "n_clusters=None with criterion='n_clusters'"),
-        (EAC(7), "n_clusters=7 but there are n_objects=6"),
     ],
 )
 def test_eac__refuses_parameters_in_one_line(model, message):
     with pytest.raises(InvalidInputError, match=message) as refusal:
         model.fit(SIX_ITEMS)
     assert "\n" not in str(refusal.value)
-
-
-def test_eac__warns_of_objects_without_labels():
-    labels = np.vstack([SIX_ITEMS, [-1] * 4])
-    with pytest.warns(UnlabeledObjectsWarning, match="1 of 7"):
-        model = EACAverage(2).fit(labels)
-    assert model.labels_.tolist() == [0, 1, 0, 1, 0, 0, -1]
-    assert model.row_of_object_[6] == -1
 
 
 @pytest.mark.parametrize(("wrong", "least"), [(0.1, 0.99), (0.4, 0.8)])
@@ -364,3 +299,52 @@ def test_eac_groups__is_near_average_link_of_all_objects_with_all_base_clusters_
     assert model.chosen_tree_ == "average"
     assert adjusted_rand(model.labels_, exact.labels_) >= least
     assert adjusted_rand(groups, model.labels_) >= adjusted_rand(groups, exact.labels_) - 0.02
+
+
+# Furthest consensus
+
+
+def as_found(model):
+    """Return the centers in the order of the search."""
+    centers = model.centers_.copy()
+    centers[model._order[: len(centers)]] = model.centers_
+    return centers.tolist()
+
+
+@given(labels=label_matrices(min_objects=2, max_objects=14), k=st.integers(1, 6))
+def test_furthest__equals_the_definition(labels, k):
+    model = Furthest(min(k, len(labels))).fit(labels)
+    centers, found = naive.furthest(labels.tolist(), min(k, len(labels)))
+    assert model.centers_.tolist() == np.array(centers)[order_by_size(found, len(centers))].tolist()
+    assert model.labels_.tolist() == numbered_by_size(found).tolist()
+    assert model.n_clusters_ == len(centers)
+    clusters = [max(label, 0) for label in found]  # objects without any label are in no pair that is seen
+    assert model.objective_ == naive.disagreements(labels.tolist(), clusters)
+
+
+def test_furthest__breaks_ties_by_the_lowest_objects_and_stops_where_no_object_differs():
+    labels = np.array([[0, 0], [0, 0], [1, 1], [2, 2], [1, 2]])
+    model = Furthest(3).fit(labels)
+    assert as_found(model) == [0, 2, 3]
+    assert model.labels_.tolist() == [0, 0, 1, 2, 1]
+    model = Furthest(4).fit(np.array([[0, 0], [1, 1], [0, 0], [0, -1]]))  # no more objects differ
+    assert model.labels_.tolist() == [0, 1, 0, 0]
+    assert model.n_clusters_ == 2
+    assert Furthest(3, init="sampled").fit(np.zeros((5, 2), int)).n_clusters_ == 1
+
+
+def test_furthest__sampled_equals_exact_if_the_sample_holds_every_object():
+    groups, labels = planted(200, 15, wrong=0.07)
+    sampled, exact = (Furthest(4, init=init, random_state=1).fit(labels) for init in ("sampled", "exact"))
+    np.testing.assert_array_equal(sampled.labels_, exact.labels_)
+    assert adjusted_rand(groups, exact.labels_) > 0.9
+
+
+def test_furthest__exact_refuses_rows_beyond_memory_and_names_sampled(tmp_path):
+    labels = np.random.default_rng(0).integers(3, size=(3000, 12))
+    stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=64)
+    with pytest.raises(MemoryBudgetError, match=r"distinct rows need .*init='sampled'"):
+        Furthest(3, memory=370_080_000).fit(stored)
+    assert Furthest(3, init="sampled", memory=370_080_000, random_state=0).fit(stored).n_clusters_ == 3
+    with pytest.raises(MemoryBudgetError, match="Furthest needs"):
+        Furthest(3, init="sampled", memory=370_020_000).fit(stored)

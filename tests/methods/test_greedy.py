@@ -1,19 +1,25 @@
-"""Greedy ANMI and the exact search."""
+"""Greedy ANMI and the exact search; BEST by the criteria of partitions; the choice of the supra-consensus."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import Ensemble, metrics
+from bigcons import METHODS, Consensus, Ensemble, metrics
+from bigcons.contingency import SYMMETRIC
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning
+from bigcons.errors import ConvergenceWarning, InvalidInputError, StoreExistsError, UnlabeledObjectsWarning
 from bigcons.memory import Block
-from bigcons.methods import GreedyANMI
-from bigcons.methods.greedy import _Search, best_partition
+from bigcons.methods import CSPA, MCLA, PCC, GreedyANMI, Supra
+from bigcons.methods.greedy import BEST, DISTANCES, _Search, best_partition
+from bigcons.metrics import anmi
+from bigcons.metrics.ensemble import average_criterion
 from bigcons.run.engine import SerialEngine
 from tests.naive import greedy as naive
+from tests.naive import metrics as naive_metrics
 from tests.naive.bce import SplitMix
+from tests.naive.correspondence import nearest_clusters
+from tests.support.numbering import numbered_by_size
 from tests.support.strategies import label_matrices
 
 # the seven objects and four labelings of Strehl and Ghosh (2002), table 1
@@ -39,6 +45,9 @@ def test_seven_objects__exact_search_finds_the_published_optimum():
     labels, score = best_partition(SEVEN, 3)
     assert labels.tolist() == OPTIMUM
     assert score == pytest.approx(0.717818, abs=5e-7)
+    best = BEST(3).fit(SEVEN)  # of the four labelings, too
+    assert best.best_partition_ == 0
+    assert best.objective_ == pytest.approx(0.717818, abs=5e-7)
     second = metrics.anmi(SEVEN, np.array([0, 0, 0, 1, 2, 2, 2]))
     assert second == pytest.approx(0.715889, abs=5e-7)
 
@@ -114,3 +123,139 @@ def test_annealing__leaves_a_local_optimum_in_which_greedy_moves_stay():
 def test_greedy__refuses_starts_that_leave_objects_out_which_a_partition_labels():
     with pytest.raises(InvalidInputError, match="init is -1 for 2 objects that a partition labels"):
         GreedyANMI(2, init=[0, 0, -1, -1, 1, 1]).fit([[0], [0], [0], [1], [1], [1]])
+
+
+# The best partition
+
+
+def dense_codes(labels):
+    labels = labels[(labels >= 0).any(axis=1)]
+    ensemble = Ensemble.from_labels(labels)
+    return ensemble, np.array(ensemble.read(0, ensemble.n_objects), dtype=np.int64)
+
+
+@given(label_matrices(), st.sampled_from(sorted(SYMMETRIC)), st.booleans())
+def test_best__scores_are_the_criteria_of_the_labels(labels, criterion, weighted):
+    ensemble, labels = dense_codes(labels)
+    model = BEST(len(labels), criterion=criterion, weighted=weighted, unlabeled="missing").fit(ensemble)
+    columns = [np.where(column < 0, np.nan, column) for column in labels.T]
+    if weighted and criterion == "nmi":
+        expected = [anmi(ensemble, column) for column in columns]
+    else:
+        expected = [average_criterion(criterion, ensemble, column, weighted=weighted) for column in columns]
+    np.testing.assert_allclose(model.scores_, expected, atol=1e-12)
+    best = min(model.scores_) if criterion in DISTANCES else max(model.scores_)
+    assert model.objective_ == model.scores_[model.best_partition_] == best
+    assert model.best_partition_ == np.flatnonzero(model.scores_ == best)[0]
+    np.testing.assert_array_equal(model.labels_, numbered_by_size(labels[:, model.best_partition_]))
+
+
+@given(label_matrices())
+def test_best__by_default_has_the_largest_anmi(labels):
+    ensemble, labels = dense_codes(labels)
+    columns = [[None if label < 0 else int(label) for label in column] for column in labels.T]
+    expected = [naive_metrics.anmi(columns, column) for column in columns]
+    np.testing.assert_allclose(BEST(len(labels)).fit(ensemble).scores_, expected, atol=1e-9)
+
+
+@given(label_matrices(min_partitions=2))
+def test_best__places_unlabeled_objects_by_the_nearest_center(labels):
+    ensemble, labels = dense_codes(labels)
+    model = BEST(len(labels)).fit(ensemble)
+    assert (model.labels_ >= 0).all()
+    clusters = model._order[model.labels_]  # of the winner
+    for found, expected in zip(clusters, nearest_clusters(labels, model.best_partition_), strict=True):
+        if isinstance(expected, list):
+            assert expected[found] == pytest.approx(min(expected), abs=1e-9)
+        else:
+            assert found == expected
+
+
+def test_best__takes_no_partition_of_too_many_clusters():
+    labels = np.array([[0, 0, 0], [1, 1, 0], [2, 2, 1], [3, 3, 1]])
+    model = BEST(3).fit(labels)
+    assert model.best_partition_ == 2
+    assert np.isnan(model.scores_[:2]).all()
+    with pytest.raises(InvalidInputError, match=r"n_clusters=1 but every partition has at least 2 clusters"):
+        BEST(1).fit(labels)
+
+
+# The supra-consensus
+
+
+def test_supra__keeps_the_method_of_highest_anmi():
+    ensemble, _ = planted_ensemble(600, 20, missing=0.4, random_state=2)
+    model = Supra(6, members=("mcla", "ivc", "best"), random_state=0).fit(ensemble)
+    assert set(model.scores_) == {"mcla", "ivc", "best"}
+    scores = [score for by_number in model.scores_.values() for score in by_number.values()]
+    assert model.objective_ == max(scores) == model.scores_[model.best_member_][6]
+    assert model.objective_ == pytest.approx(metrics.anmi(ensemble, model.labels_), abs=1e-12)
+    same = Supra(6, members="mcla, ivc,best", random_state=0).fit(ensemble)
+    np.testing.assert_array_equal(same.labels_, model.labels_)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_supra__gains_nothing_from_a_member_that_leaves_objects_out(seed):
+    """A partition of few objects agrees well with the others, on those objects."""
+    ensemble, _ = planted_ensemble(300, 12, missing=0.7, random_state=seed)
+    model = Supra(6, members="mcla, best(unlabeled=missing), ivc", random_state=0).fit(ensemble)
+    assert model.best_member_ != "best(unlabeled=missing)"
+    np.testing.assert_array_equal(model.labels_ >= 0, (ensemble.read(0, 300) >= 0).any(axis=1))
+
+
+def test_supra__tries_every_member_with_every_number_of_clusters():
+    ensemble, truth = planted_ensemble(
+        400, 20, n_clusters=(6, 6), noise=(0.05, 0.1), hard_share=0.0, missing=0.2, random_state=0
+    )
+    model = Supra(range(3, 9), members=["mcla", "ivc"], random_state=0).fit(ensemble)
+    assert {name: list(scores) for name, scores in model.scores_.items()} == {
+        "mcla": [3, 4, 5, 6, 7, 8],
+        "ivc": [3, 4, 5, 6, 7, 8],
+    }
+    assert model.objective_ == model.scores_[model.best_member_][model.best_n_clusters_]
+    assert model.best_n_clusters_ == 6
+    assert metrics.adjusted_rand(truth, model.labels_) > 0.9
+    alone = METHODS[model.best_member_](6, random_state=0).fit(ensemble)
+    np.testing.assert_array_equal(alone.labels_, model.labels_)
+
+
+def test_supra__takes_members_with_parameters_as_text_and_as_estimators():
+    ensemble, _ = planted_ensemble(200, 10, random_state=1)
+    text = Supra(4, members="mcla(partitioner=average, ties=random), best, pcc(n_init=2)", random_state=3)
+    estimators = [MCLA(partitioner="average", ties="random"), "best", PCC(99, n_init=2, random_state=5)]
+    models = [text.fit(ensemble), Supra(4, members=estimators, random_state=3).fit(ensemble)]
+    assert list(models[0].scores_) == ["mcla(partitioner=average, ties=random)", "best", "pcc(n_init=2)"]
+    assert list(models[1].scores_)[:2] == ["MCLA(partitioner='average', ties='random')", "best"]
+    assert [*models[0].scores_.values()] == [*models[1].scores_.values()]
+    np.testing.assert_array_equal(models[0].labels_, models[1].labels_)
+    assert not hasattr(estimators[0], "labels_")
+    assert estimators[2].n_clusters == 99
+    alone = MCLA(4, partitioner="average", ties="random", random_state=3).fit(ensemble)
+    assert models[0].scores_["mcla(partitioner=average, ties=random)"][4] == metrics.anmi(
+        ensemble, alone.labels_
+    )
+
+
+def test_supra__stores_the_result_and_knows_a_run_with_other_members(tmp_path):
+    ensemble, _ = planted_ensemble(100, 8, random_state=1)
+    out = tmp_path / "consensus.zarr"
+    model = Supra([3, 4], members=[MCLA(), "ivc"], random_state=0, out=out).fit(ensemble)
+    assert Consensus.open(out).n_clusters == model.best_n_clusters_
+    again = Supra([3, 4], members=[MCLA(), "ivc"], random_state=0, out=out).fit(ensemble)
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    with pytest.raises(StoreExistsError, match="members"):
+        Supra([3, 4], members=[MCLA(ties="random"), "ivc"], random_state=0, out=out).fit(ensemble)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        *("nonsense", ("supra",), (), 5, "", [Supra()], [CSPA], "cspa(partitioner)", "cspa(cut=1)"),
+        *("cspa,cspa", [MCLA(), MCLA()]),
+    ],
+)
+def test_supra__refuses_what_is_no_member(members):
+    with pytest.raises(InvalidInputError, match="members") as refused:
+        Supra(2, members=members).fit(SEVEN[:, :3])
+    assert refused.value.parameter == "members"
+    assert "\n" not in str(refused.value)
