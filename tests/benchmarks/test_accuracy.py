@@ -1,7 +1,6 @@
 """The benchmark of accuracy: its do-it-yourself code, networks and kept labels, against plain definitions."""
 
 import json
-from itertools import product
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from accuracy import (
     lwea,
     rows_of,
 )
-from accuracy_networks import DEGREES, SIZES, louvain, moved, network
+from accuracy_networks import DEGREES, SIZES, louvain, network
 from accuracy_report import Scores, report, rescored, summary_lines, table_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,41 +80,6 @@ def test_network__has_the_degrees_mixing_and_sizes_asked_for(mixing):
     sizes = np.bincount(community)
     assert sizes.sum() == 1000
     assert sizes.min() >= SIZES[0]
-
-
-def modularity(graph, labels, resolution):
-    graph, two_m = graph.toarray(), graph.sum()
-    degrees = graph.sum(axis=1)
-    return sum(
-        graph[i, j] / two_m - resolution * degrees[i] * degrees[j] / two_m**2
-        for i, j in product(range(len(labels)), repeat=2)
-        if labels[i] == labels[j]
-    )
-
-
-def random_graph(seed, n_nodes=12):
-    draw = np.random.default_rng(seed)
-    half = np.triu(draw.integers(1, 4, (n_nodes, n_nodes)) * (draw.random((n_nodes, n_nodes)) < 0.4), 1)
-    half[0, 1:] = 1  # connected
-    return sparse.csr_matrix((half + half.T).astype(float)), draw
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("resolution", [0.5, 2.0])
-def test_moved__no_node_gains_by_another_move(seed, resolution):
-    graph, draw = random_graph(seed)
-    degrees = np.asarray(graph.sum(axis=1)).ravel()
-    order = draw.permutation(degrees.size)
-    found = moved(graph.indptr, graph.indices, graph.data, degrees, resolution, order)
-    reached = modularity(graph, found, resolution)
-    for node, other in product(range(degrees.size), set(found)):
-        changed = found.copy()
-        changed[node] = other
-        if graph[node][:, found == other].nnz:
-            assert modularity(graph, changed, resolution) <= reached + 1e-9
-    assert modularity(graph, louvain(graph, resolution, draw), resolution) >= modularity(
-        graph, np.arange(degrees.size), resolution
-    )
 
 
 def test_louvain__finds_cliques_joined_in_a_ring():

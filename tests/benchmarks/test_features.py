@@ -4,9 +4,7 @@ import json
 import sys
 
 import features
-import numpy as np
-import pytest
-from features import FREE, GIVEN, bisected, nearest, on_sample
+from features import FREE, GIVEN
 from features_data import (
     CHOOSING,
     REAL,
@@ -18,27 +16,6 @@ from features_data import (
 def test_real__are_divided_into_halves():
     assert sorted([*CHOOSING, *REPORTING]) == sorted(REAL)
     assert len(CHOOSING) - len(REPORTING) in (0, 1)
-
-
-def test_on_sample__labels_all_objects_as_the_nearest_sampled_one():
-    given = []
-
-    @on_sample
-    def by_sign(x, n_clusters, seed):
-        given.append(len(x))
-        return (x[:, 0] > 0).astype(int)
-
-    x = np.random.default_rng(0).normal(size=(5000, 1))
-    x += 3 * np.sign(x)
-    np.testing.assert_array_equal(by_sign(x, 2, 0), x[:, 0] > 0)
-    assert given == [features.SAMPLE]
-    assert nearest(np.array([[0.0], [9.0]]), np.array([[8.0], [1.0]])).tolist() == [1, 0]
-
-
-@pytest.mark.parametrize("n_clusters", [1, 5, 10, 30])
-def test_bisected__finds_the_resolution_with_that_many_communities(n_clusters):
-    found = bisected(lambda resolution: np.arange(40) % max(1, round(10 * resolution)), n_clusters)
-    assert np.unique(found).size == n_clusters
 
 
 def test_main__resumes_and_reports(tmp_path, monkeypatch, capsys):

@@ -324,22 +324,6 @@ def test_kmeans_of_unit_rows__has_no_center_near_the_origin_that_takes_all_weak_
     np.testing.assert_allclose((found.centers**2).sum(axis=1), 1.0)
 
 
-def test_kmeans_of_unit_rows__starts_on_as_many_rows_as_there_are_clusters():
-    rows = np.tile(np.eye(60), (40, 1))
-    rows[::2] = rows[0]  # of a part, half are one row
-    rows[:60] = np.eye(60)
-    found = kmeans_of_unit_rows(rows, 60, 2, 0)
-    assert min(found.start_objectives) == pytest.approx(0.0, abs=1e-12)
-
-
-@pytest.mark.parametrize("K", [2, 5, 12])
-def test_kmeans_of_unit_rows__finds_few_clusters_from_one_start(K):
-    classes, rows = unit_rows(K, 4000, 0.15, np.random.default_rng(K))
-    found = kmeans_of_unit_rows(rows, K, 1, 0)
-    assert adjusted_rand(classes, found.labels) > 0.99
-    assert len(found.start_objectives) == 1
-
-
 def test_fit__lets_no_cluster_take_the_objects_with_few_labels():
     K, n = 150, 6000
     shape = {"shares": [1 / K] * K, "n_clusters": (10, 40), "missing": 0.5}
@@ -576,15 +560,9 @@ def test_metis__finds_parts_of_a_few_objects(n_objects):
     labels = CSPA(10, partitioner="metis", random_state=0).fit(labels).labels_
     assert adjusted_rand(truth, labels) == 1.0
     assert np.bincount(labels).max() == -(-n_objects // 10)
-
-
-@pytest.mark.parametrize("K", [3, 5, 8])
-def test_metis__leaves_no_part_empty(K):
-    """METIS's k-way scheme leaves parts of such graphs empty."""
-    pytest.importorskip("pymetis")
-    labels = random_labels(20, 3, 3, 0.0)
-    sizes = np.bincount(CSPA(K, partitioner="metis", random_state=0).fit(labels).labels_, minlength=K)
-    assert 1 <= sizes.min() <= sizes.max() <= -(-20 // K)
+    few = random_labels(20, 3, 3, 0.0)  # METIS's k-way scheme leaves parts of such graphs empty
+    sizes = np.bincount(CSPA(8, partitioner="metis", random_state=0).fit(few).labels_, minlength=8)
+    assert 1 <= sizes.min() <= sizes.max() <= 3
 
 
 def test_metis__that_finds_no_balanced_cut_says_so():

@@ -18,7 +18,7 @@ from bigcons.io.labels import observed
 from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from bigcons.trust.groups import MOST_LABELS, Groups, Sample
-from bigcons.trust.placement import Placement, independent_share, random_half
+from bigcons.trust.placement import Placement, random_half
 from bigcons.weights import Weights
 from tests.naive import tree as naive
 from tests.support.fits import quiet
@@ -99,31 +99,6 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
             assigned[h, winners[0]] += 1
             shared[h, winners[0]] += winners[0] == soft.clusters[i]
     np.testing.assert_array_equal(stats["agreed"], [known, assigned, shared])
-
-
-def test_temperature__takes_a_weight_for_so_many_independent_copies_and_memberships_for_labels():
-    ensemble, truth = planted_ensemble(300, 12, missing=0.3, random_state=3)
-    labels = ensemble.read(0, 300).astype(np.int32)
-    labels[:, 6:9] = labels[:, :3]  # so that partitions repeat each other
-    offsets = np.cumsum([0, *(labels.max(axis=0) + 1)])
-    clusters = np.where((labels >= 0).any(axis=1), truth, -1)
-
-    def share(rows, offsets, weights, codes):
-        T, sizes = counted(codes, clusters, offsets, 6)
-        placement = Placement.of(T, sizes, offsets, Weights.given(weights, offsets))
-        rates, own = placement.rates[:, :6].copy(), (placement.rates + placement.without)[:, :6].copy()
-        return independent_share(rows, clusters, offsets, T.T.copy(), rates, own, np.array(weights))
-
-    once = share(labels, offsets, [1.0] * 12, labels)
-    assert 0.3 < once < 0.9
-    weighted = share(labels, offsets, [2.0, *[1.0] * 11], labels)
-    twice = np.concatenate([labels, labels[:, :1]], axis=1)
-    of_twice = np.append(offsets, offsets[-1] + offsets[1])
-    assert weighted == pytest.approx(share(twice, of_twice, [1.0] * 13, twice), rel=1e-9)
-    assert weighted < once
-    for weights in ([1.0] * 12, [2.0, 0.5, *[1.0] * 10], [0.0, *[1.0] * 11]):
-        soft = share(one_hot(labels, offsets), offsets, weights, labels)
-        assert soft == pytest.approx(share(labels, offsets, weights, labels), rel=1e-9)
 
 
 @pytest.fixture(scope="module")

@@ -46,27 +46,3 @@ def expected(x, labels, loss, split_cost=1.0, weights=None):
     counts = weights * ((x >= 0) & (labels >= 0)[:, None]).sum(axis=0)
     found = distances(x, labels, loss, split_cost)
     return sum(c * d for c, d in zip(counts, found, strict=True) if c > 0) / counts.sum()
-
-
-def partitions_of(n, most):
-    """Yield all clusterings of n objects into at most ``most`` clusters, as lists of labels."""
-
-    def extend(labels):
-        if len(labels) == n:
-            yield labels
-            return
-        for k in range(min(max(labels, default=-1) + 2, most)):
-            yield from extend([*labels, k])
-
-    yield from extend([])
-
-
-def neighbors(labels, most):
-    """Yield all clusterings that moving an object or merging two clusters leads to."""
-    n_clusters = max(labels) + 1
-    for i, label in enumerate(labels):
-        for k in range(min(n_clusters + 1, most)):
-            if k != label >= 0:
-                yield np.array([k if j == i else other for j, other in enumerate(labels)])
-    for a, b in combinations(range(n_clusters), 2):
-        yield np.where(labels == b, a, labels)

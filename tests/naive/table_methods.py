@@ -49,24 +49,6 @@ def entropy_cost(row, members):
     )
 
 
-def integer_cost(labels):
-    """Return the squared distance of label numbers to the means, over the observed partitions.
-
-    A cluster without observed members has the mean of all ``labels``.
-    """
-
-    def cost(row, members):
-        total = 0.0
-        for u, label in enumerate(row):
-            if label != MISSING:
-                seen = [other[u] for other in members if other[u] != MISSING]
-                seen = seen or [other[u] for other in labels if other[u] != MISSING]
-                total += (label - sum(seen) / len(seen)) ** 2
-        return total
-
-    return cost
-
-
 def ipc_cost(row, members, normalize):
     """Minus the mean similarity to the members."""
     total = 0.0
@@ -88,19 +70,3 @@ def costs(labels, assigned, n_clusters, cost):
         else None
         for row in labels
     ]
-
-
-def category_utility(labels, assigned, n_clusters):
-    """Return ``sum_j w_j U_j``, U over the objects that partition j labeled, w_j their share."""
-    total = 0.0
-    for u in range(len(labels[0])):
-        seen = [(row[u], k) for row, k in zip(labels, assigned, strict=True) if row[u] != MISSING]
-        values = sorted({label for label, _ in seen})
-        apart = sum((sum(label == value for label, _ in seen) / len(seen)) ** 2 for value in values)
-        together = 0.0
-        for cluster in range(n_clusters):
-            own = [label for label, k in seen if k == cluster]
-            if own:
-                together += len(own) / len(seen) * sum((own.count(v) / len(own)) ** 2 for v in values)
-        total += len(seen) * (together - apart)
-    return total / sum(any(label != MISSING for label in row) for row in labels)
