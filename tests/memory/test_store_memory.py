@@ -200,38 +200,3 @@ def test_sample_command__of_all_pairs_that_fit_keeps_the_whole_process_within_it
     peak = run(COMMAND, arguments=[str(tmp_path / "e.zarr"), *how])
     assert PairTable.open(out).provenance["sampled"] == "uniform"
     assert peak <= parse_size(budget)
-
-
-CONVERT = """
-from bigcons.store.pairs import import_pairs
-
-import_pairs(options["warm"], options["out"], memory=options["budget"])
-before = from_here()
-import_pairs(options["source"], options["out"], memory=options["budget"], overwrite=True)
-print(json.dumps(peak() - before))
-"""
-
-
-def test_import_pairs__of_a_table_larger_than_the_budget(tmp_path):
-    budget = 30_000_000  # the pairs take 31 MB as columns, 156 MB while they are read into memory
-    rng = np.random.default_rng(0)
-    i = rng.integers(0, 199_999, 2_600_000)
-    numbers = np.unique(i << 32 | rng.integers(i + 1, 200_000))
-    rng.shuffle(numbers)
-    seen = rng.integers(1, 100, len(numbers), np.uint8)
-    columns = {
-        "i": numbers >> 32,
-        "j": numbers & 0xFFFFFFFF,
-        "n_agree": rng.integers(0, seen + 1),
-        "n_seen": seen,
-    }
-    table, source, warm = pa.table(columns), tmp_path / "pairs.parquet", tmp_path / "warm.parquet"
-    pq.write_table(table, source, row_group_size=50_000)
-    pq.write_table(table[:1000], warm)
-    out = tmp_path / "pairs.zarr"
-    used = run(CONVERT, warm=str(warm), source=str(source), out=str(out), budget=budget)
-    assert 0 < used <= budget
-    assert names_in(tmp_path) == ["pairs.parquet", "pairs.zarr", "warm.parquet"]
-    stored, order = PairTable.open(out).edges(), np.argsort(numbers)
-    for name, column in columns.items():
-        np.testing.assert_array_equal(getattr(stored, name), column[order])
