@@ -152,9 +152,9 @@ class Report:
         if pictures:
             try:
                 figures = figures_of(source.consensus, opened, tree=self.tree, client=client)
-                self._pictures = {
-                    name: figure.image("svg", metadata={"Date": None}) for name, figure in figures.items()
-                }
+                figures.pop("coassociation", None)  # as large as the rest of the page
+                for name, figure in figures.items():
+                    self._pictures[name] = figure.image("svg", metadata={"Date": None})
             except MissingDependencyError:  # matplotlib
                 pass
 
