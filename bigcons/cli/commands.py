@@ -39,7 +39,6 @@ from bigcons.errors import (
 
 if TYPE_CHECKING:
     from bigcons.methods import ConsensusClusterer
-    from bigcons.store.consensus import Consensus
 
 
 @command(
@@ -260,12 +259,13 @@ def run(
     with telling_finished(consensus_path, "run", overwrite) as is_there:
         model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
     solve_seconds = None if is_there else time.perf_counter() - generated
-    solved, followed = Consensus.open(consensus_path), None
+    followed = None
     if not data.is_sparse:  # else of very many columns, none of which stands out
         # what the process may hold of data; where no block of them fits, it remains unknown
         left = max(parse_size(options["memory"]) - PROCESS_BYTES, 1000)
         with suppress(MemoryBudgetError):
-            profiles = cluster_profiles(_selected(features, reading, *CHOSEN), solved, memory=left)
+            chosen, solved = _selected(features, reading, *CHOSEN), Consensus.open(consensus_path)
+            profiles = cluster_profiles(chosen, solved, memory=left)
             followed = profiles.followed
             if followed:
                 click.echo(profiles.followed_in_words(), err=True)
@@ -291,7 +291,7 @@ def run(
     emit(
         {"kind": "run", **result, "followed": followed},
         facts(result),
-        *_ending(solved, ensemble_path, out.rstrip("/")),
+        *_ending(consensus_path, ensemble_path, out.rstrip("/")),
     )
 
 
@@ -479,7 +479,6 @@ def solve(
     from bigcons.disk.commit import is_store
     from bigcons.io.columns import select
     from bigcons.methods import METHODS
-    from bigcons.store.consensus import Consensus
 
     what, parameters = f"Method {method!r}", parameters_of(METHODS[method], without=COMMON)
     chosen, reading = taken(options, CHOSEN), taken(options, ("sep", "header", "missing"))
@@ -495,7 +494,7 @@ def solve(
     seconds = None if is_there else time.perf_counter() - began
     result = {"kind": "consensus", "path": out, "seconds": seconds, **_results_of(model)}
     stored = ensemble if is_store(ensemble) else None
-    emit(result, facts(result), *_ending(Consensus.open(out), stored, Path(out).stem))
+    emit(result, facts(result), *_ending(out, stored, Path(out).stem))
 
 
 def _n_clusters_of(method: str, n_clusters: Any) -> Any:
@@ -525,18 +524,23 @@ def _results_of(model: ConsensusClusterer) -> dict[str, Any]:
     return fit_results(model) | ({} if choice is None else {"n_clusters_choice": repr(choice)})
 
 
-def _ending(solved: Consensus, ensemble: str | None, name: str) -> tuple[str, str]:
+def _ending(path: str, ensemble: str | None, name: str) -> tuple[str, str]:
     """Return the largest clusters of a solve, with confidence and support, and the next commands."""
+    from bigcons.store.consensus import Consensus
+
+    solved = Consensus.open(path)
     sizes = solved.cluster_sizes()
     trust: Any = solved.trust_tables[0].to_pylist() if solved.has_trust else [{}] * len(sizes)
-    rows: list[dict[str, Any]] = []
-    for k, of_cluster in zip(sizes.nonzero()[0].tolist(), trust, strict=False):
-        rows.append({"cluster": k, "objects": int(sizes[k]), "share": f"{sizes[k] / sizes.sum():.1%}"})
-        rows[-1] |= {n: round(of_cluster[n], 3) for n in ("confidence", "support") if of_cluster.get(n)}
+    known = [name for name in ("confidence", "support") if any(row.get(name) is not None for row in trust)]
+    rows = [
+        {"cluster": k, "objects": int(sizes[k]), "share": f"{sizes[k] / sizes.sum():.1%}"}
+        | {name: "-" if row[name] is None else f"{row[name]:.3f}" for name in known}
+        for k, row in zip(sizes.nonzero()[0].tolist(), trust, strict=False)
+    ]
     largest = rows if len(rows) <= 12 else rows[:8]
     rest = f"\n... and {len(rows) - len(largest):,} smaller clusters" if len(largest) < len(rows) else ""
-    report = ["bigcons", "report", solved.path, *(["--ensemble", ensemble] if ensemble else [])]
-    export = ["bigcons", "export", solved.path, "-o", f"{name}-labels.csv"]
+    report = ["bigcons", "report", path, *(["--ensemble", ensemble] if ensemble else [])]
+    export = ["bigcons", "export", path, "-o", f"{name}-labels.csv"]
     following = ["Next:", f"  {join([*report, '-o', f'{name}.html'])}", f"  {join(export)}"]
     return (table(largest) if rows else "No object has a label.") + rest, "\n".join(following)
 

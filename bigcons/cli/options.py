@@ -183,7 +183,7 @@ SHARED = {
     "json": option("--json", is_flag=True, expose_value=False, is_eager=True,
                    callback=lambda ctx, _, value: ctx.meta.update({JSON: value}),
                    help="Print one JSON object to standard output."),
-    "verbose": option("-v", "--verbose", count=True, expose_value=False,
+    "verbose": option("-v", "--verbose", count=True, expose_value=False, show_default=False,
                       callback=lambda _, __, count: _set_verbosity(count),
                       help="Log to standard error; -vv includes debug messages."),
 }  # fmt: skip
