@@ -17,7 +17,7 @@ import numpy as np
 
 from bigcons.coassociation import dense
 from bigcons.kernels.cluster_tables import assign, count_assigned, mark_majorities, padded
-from bigcons.memory import MOST_BYTES
+from bigcons.memory import DEFAULT_DATA_BYTES, MOST_BYTES
 from bigcons.methods.base import MethodInfo
 from bigcons.methods.pass_clusterer import (
     PassClusterer,
@@ -29,7 +29,7 @@ from bigcons.methods.pass_clusterer import (
     spread,
 )
 from bigcons.run.engine import Engine, one_thread, stop_if_cancelled
-from bigcons.run.memory_plan import check_held_plan
+from bigcons.run.memory_plan import MemoryPlan
 from bigcons.run.passes import BestOfStarts, Method, Record, State, Stats, best_start
 from bigcons.run.results import Output
 from bigcons.run.survey import Survey
@@ -639,7 +639,8 @@ class IPC(IVC):
             f"IPC with normalize='observed' of {n:,} objects",
             "use normalize='all' or the method ipvc",
         )
-        check_held_plan(name, engine, ensemble, held, memory=self.memory, remedy=f", or {remedy}")
+        plan = MemoryPlan(held)
+        plan.check(name, engine, ensemble, self.memory, f", or {remedy}", most=DEFAULT_DATA_BYTES)
         n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
         similarity = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
         labels, first = ensemble.read(0, n), self._first_clusters(ensemble)

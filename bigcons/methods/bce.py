@@ -13,10 +13,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import MemoryBudgetError
 from bigcons.kernels import bce as kernel
 from bigcons.kernels import gibbs
-from bigcons.memory import DEFAULT_DATA_BYTES, format_size
+from bigcons.memory import DEFAULT_DATA_BYTES
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.pass_clusterer import PassClusterer, expected_counts, first_partition, spread
 from bigcons.progress import progress
@@ -507,19 +506,14 @@ class GibbsBCE(ConsensusClusterer):
             check_choice("init", self.init, ("partition", "random")),
             seed,
         )
-        n, K, remedy = ensemble.n_objects, self.n_clusters, "; or use BCE, which works from blocks"
+        n, K, remedy = (
+            ensemble.n_objects,
+            self.n_clusters,
+            ", run fewer chains at a time by client='serial', or use BCE",
+        )
         chain = label_bytes(ensemble, n) + n * ensemble.n_partitions + 4 * n * K
-        n_chains = min(engine.n_workers, self.n_init)
-        if self.memory is None and chain * n_chains > DEFAULT_DATA_BYTES:
-            raise MemoryBudgetError(
-                f"GibbsBCE holds {format_size(chain * n_chains)} for {n_chains} chains at a time, more than "
-                f"{format_size(DEFAULT_DATA_BYTES)}; allow it with memory=, run fewer at a time "
-                f"(client='serial'){remedy}.",
-                needed=chain * n_chains,
-                budget=DEFAULT_DATA_BYTES,
-            )
         plan = MemoryPlan(held=12 * n * K, per_block=chain, per_result=4 * n * K)
-        plan.check("GibbsBCE", engine, ensemble, self.memory, remedy)
+        plan.check("GibbsBCE", engine, ensemble, self.memory, remedy, most=DEFAULT_DATA_BYTES)
         survey = take_survey(ensemble, engine, seed, 0)
         n_labels = int(survey.n_seen.sum())
         if self.alpha == "auto":

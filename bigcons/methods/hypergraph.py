@@ -14,7 +14,7 @@ from scipy.spatial.distance import squareform
 
 from bigcons.coassociation.counts import dense
 from bigcons.errors import InvalidInputError, MissingDependencyWarning, SoftEnsembleError, warn_user
-from bigcons.memory import Block
+from bigcons.memory import DEFAULT_DATA_BYTES, Block
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.embedding import (
     Centers,
@@ -30,7 +30,6 @@ from bigcons.methods.incidence import (
     clear_own_partitions,
     divisors,
     fold_overlaps,
-    observed_pairs,
     one_hot,
     shares,
     votes_of,
@@ -45,7 +44,7 @@ from bigcons.partitioners import (
     partition_hypergraph,
 )
 from bigcons.run.engine import Engine, one_thread
-from bigcons.run.memory_plan import check_held_plan
+from bigcons.run.memory_plan import MemoryPlan
 from bigcons.run.results import Output, renumbered
 from bigcons.run.survey import Survey, start_rows, take_survey
 from bigcons.seeding import generator
@@ -140,7 +139,8 @@ class GraphClusterer(ConsensusClusterer):
                 f"{self._choice}={self._embedded!r}, which takes memberships",
             )
         name, remedy = type(self).__name__, f", or use {self._choice}={self._embedded!r}"
-        check_held_plan(name, engine, ensemble, n_bytes, memory=self.memory, remedy=remedy)
+        plan = MemoryPlan(n_bytes)
+        plan.check(name, engine, ensemble, self.memory, remedy, most=DEFAULT_DATA_BYTES)
 
     def _publish_parts(
         self, ensemble: Ensemble, parts: np.ndarray, cut: float, survey: Survey, out: Output | None
@@ -371,9 +371,6 @@ class HGPA(GraphClusterer):
         the normalized hypergraph Laplacian of Zhou, Huang and Schölkopf (2006) and k-means; it rewards
         hyperedges that are nearly whole, leaves the sizes of the clusters free, and runs out of core.
         "auto": "km1" where Mt-KaHyPar is installed; elsewhere "laplacian", with a warning.
-    edge_weight : {"unit", "size"}, default="unit"
-        "unit": all hyperedges count the same, as in the paper's text. "size": each counts by its number of
-        objects, as in the authors' code.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same.
@@ -414,9 +411,9 @@ class HGPA(GraphClusterer):
     recovers the original with an NMI of 0.59, 0.42 and 0.25 at 10, 25 and 50 % noise, where `MCLA` and `CSPA`
     reach 1.00, 0.99 and 0.86.
 
-    With weights w_e the Laplacian is that of the graph ``H W D_e^-1 H^T``; so "laplacian" embeds the objects
-    as `HBGF` does if ``edge_weight="unit"``, and as `CSPA` with ``normalize="all"`` if "size", at their
-    costs, and takes soft clusterings as they do.
+    All hyperedges of a partition count the same, as in the paper's text. With weights w_e the Laplacian is
+    that of the graph ``H W D_e^-1 H^T``; so "laplacian" embeds the objects as `HBGF` does, at its costs, and
+    takes soft clusterings as it does.
 
     References
     ----------
@@ -440,11 +437,9 @@ class HGPA(GraphClusterer):
     _instead: ClassVar[str] = "objective='laplacian'"
 
     objective: str = "auto"
-    edge_weight: str = "unit"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("objective", self.objective, ("auto", "km1", "cut", "laplacian"))
-        check_choice("edge_weight", self.edge_weight, ("unit", "size"))
         self.minimized_: str = self.objective
         if self.objective == "auto":
             self.minimized_ = "km1" if has_mtkahypar() else "laplacian"
@@ -456,9 +451,7 @@ class HGPA(GraphClusterer):
                 )
         imbalance = self._checked_imbalance(self.minimized_)
         if self.minimized_ == "laplacian":
-            by_size = partial(cut_embedding, observed=False)
-            embed = by_size if self.edge_weight == "size" else bipartite_embedding
-            self._solve_spectral(ensemble, engine, seed, out, embed)
+            self._solve_spectral(ensemble, engine, seed, out, bipartite_embedding)
             return
         n_labels = ensemble.n_objects * ensemble.n_partitions
         # bytes of a vertex of a hyperedge, in arrays and in the partitioner
@@ -471,8 +464,6 @@ class HGPA(GraphClusterer):
         labels = labels[np.ix_(labeled, counted)]
         pins = hyperedges(labels, ensemble.n_clusters[counted])
         weights = np.repeat(times[counted], ensemble.n_clusters[counted])
-        if self.edge_weight == "size":
-            weights *= [max(len(vertices), 1) for vertices in pins]
         parts = np.zeros(ensemble.n_objects, np.int32)
         K, sizes = min(self.n_clusters, len(labeled)), np.ones(len(labels), np.int64)
         asked = pins, weights, sizes, K, imbalance, seed, self.minimized_
@@ -526,9 +517,6 @@ class MCLA(ConsensusClusterer):
         between 0.34 and 0.65 in four; that of "spectral" was 1.00 in all. "metis" (needs pymetis): the
         paper's balanced cut, where every base cluster weighs the same (in the authors' code: its number of
         objects).
-    union : {"all", "observed"}, default="all"
-        The denominator of the Jaccard measure. "all" counts every object of both base clusters, as in the
-        paper; "observed" only those that both partitions label, our reading for many missing labels.
     ties : {"lowest", "random"}, default="lowest"
         How to break ties between meta-clusters of equal association: "lowest", or "random" as in the paper,
         where the membership of the chosen one is one rounding step above the others. `predict` takes the
@@ -588,14 +576,12 @@ class MCLA(ConsensusClusterer):
     )
 
     partitioner: str = "spectral"
-    union: str = "all"
     ties: str = "lowest"
     weights: Any = None
     imbalance: float | None = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "average", "metis"))
-        check_choice("union", self.union, ("all", "observed"))
         check_choice("ties", self.ties, ("lowest", "random"))
         if self.partitioner != "metis":
             refuse_unused(self, self.partitioner, ("imbalance",))
@@ -605,11 +591,6 @@ class MCLA(ConsensusClusterer):
                 parameter="weights",
             )
         imbalance = 0.05 if self.imbalance is None else check_number("imbalance", self.imbalance, above=0.0)
-        observed = self.union == "observed"
-        if ensemble.is_soft and observed:
-            raise InvalidInputError(
-                "union='observed' does not apply to soft clusterings; leave it at 'all'.", parameter="union"
-            )
         self._weights = Weights.given(self.weights, ensemble.offsets)
         check_overlaps_plan(
             "MCLA", ensemble, engine, self.memory, columns=self.n_clusters, in_memory=out is None
@@ -617,7 +598,7 @@ class MCLA(ConsensusClusterer):
         overlaps = fold_overlaps(ensemble, engine)
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
         sizes = overlaps.diagonal().copy()
-        jaccard = jaccard_weights(overlaps, ensemble.offsets, observed=observed)
+        jaccard = jaccard_weights(overlaps, ensemble.offsets)
         del overlaps
         counted: Any = slice(None)
         times = None if self._weights is None else self._weights.base_clusters
@@ -666,17 +647,10 @@ class MCLA(ConsensusClusterer):
         return lambda labels: shares(votes_of(labels, offsets, table)[0] / sizes)
 
 
-def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray, *, observed: bool) -> np.ndarray:
-    """Return ``|a and b| / |a or b|`` (B, B) float64, zero between base clusters of one partition.
-
-    If ``observed``, the union is of the objects that both partitions label.
-    """
+def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return ``|a and b| / |a or b|`` (B, B) float64, zero between base clusters of one partition."""
     sizes = np.diag(overlaps)
-    if observed:
-        seen = observed_pairs(overlaps, offsets)[:, np.repeat(np.arange(offsets.size - 1), np.diff(offsets))]
-        union = seen + seen.T
-    else:
-        union = sizes[:, None] + sizes
+    union = sizes[:, None] + sizes
     union -= overlaps
     weights = np.divide(overlaps, union, out=union, where=union > 0)  # nothing overlaps where it is 0
     clear_own_partitions(weights, offsets)

@@ -8,6 +8,7 @@ table, ``H T``. The methods that use this are these two, with a problem on the b
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from itertools import pairwise
@@ -15,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError
 from bigcons.io.labels import observed
-from bigcons.memory import Block, enough_for, format_size
+from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
@@ -42,23 +43,15 @@ def check_overlaps_plan(
 
     ``columns`` is the number of values a pass computes for every object; ``held`` is added to the bytes held.
     """
-    table, of_clusters = 8 * ensemble.n_base_clusters**2, f"n_base_clusters={ensemble.n_base_clusters}"
-    n, rows = ensemble.n_objects, ensemble.chunk_rows
+    table, n, rows = 8 * ensemble.n_base_clusters**2, ensemble.n_objects, ensemble.chunk_rows
     # four tables: overlaps, similarities, and those of eigenvectors or linkage
     held = 4 * table + 4 * n + held + (8 * n * columns if in_memory else 0)
     per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
     per_result = max(table, 12 * rows + (8 * rows * columns if in_memory else 0))
     plan = MemoryPlan(held, per_block, per_result)
-    if memory is None and table > 2_000_000_000:  # of 15,800 base clusters
-        needed = plan.n_bytes(engine, ensemble)
-        raise MemoryBudgetError(
-            f"{name} needs {format_size(needed)}, most of it for the overlaps of {of_clusters}; pass memory="
-            f"'{enough_for(needed)}' to allow it, or use ConsensusTree or PCC, "
-            "whose memory is linear in the base clusters.",
-            needed=needed,
-        )
-    remedy = f" for {of_clusters}, or use ConsensusTree or PCC"
-    plan.check(name, engine, ensemble, memory, remedy)
+    remedy = f" for n_base_clusters={ensemble.n_base_clusters}, or use ConsensusTree or PCC"
+    is_large = table > 2_000_000_000  # of 15,800 base clusters
+    plan.check(name, engine, ensemble, memory, remedy, most=0 if is_large else math.inf)
 
 
 def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from bigcons.errors import MemoryBudgetError
 from bigcons.io.factorize import default_chunk_rows, label_dtype
 from bigcons.memory import (
-    DEFAULT_DATA_BYTES,
     PROCESS_BYTES,
     WORKER_BYTES,
     DataBudget,
@@ -50,11 +50,14 @@ class MemoryPlan(NamedTuple):
         memory: str | float | None,
         remedy: str = "",
         stored: MemoryPlan | None = None,
+        *,
+        most: float = math.inf,
     ) -> None:
         """Log the needs of the method ``name``, and raise MemoryBudgetError if they exceed ``memory``.
 
         ``remedy`` continues "raise it to X", after that of ``out=`` if ``stored``, the plan with it, fits.
-        Raises it, too, for a Dask worker whose own limit is too small, now or when it joins.
+        Without ``memory``, data may take ``most`` bytes. Raises it, too, for a Dask worker whose own limit is
+        too small, now or when it joins.
         """
         of_process = WORKER_BYTES + _reading_bytes(ensemble, 1, 1, is_sent=True)
         engine.check_limits(name, of_process, self.per_block + 2 * self.per_result)
@@ -66,6 +69,13 @@ class MemoryPlan(NamedTuple):
             *(name, format_size(needed), format_size(process), format_size(reading), format_size(self.held)),
             *(engine.n_workers, format_size(self.per_block), engine.in_flight, format_size(self.per_result)),
         )
+        if memory is None and needed - process - reading > most:
+            raise MemoryBudgetError(
+                f"{name} needs {format_size(needed)}; pass memory='{enough_for(needed)}' to allow it"
+                f"{remedy}.",
+                needed=needed,
+                budget=int(most) or None,
+            )
         if memory is not None and needed > parse_size(memory):
             if stored is not None and stored.n_bytes(engine, ensemble) <= parse_size(memory):
                 remedy = f" or write the result to a store with out={',' if remedy else ''}{remedy}"
@@ -104,20 +114,6 @@ class PlannedEnsemble(Ensemble):
     blocks: Any = read
     read_rows: Any = read
     load: Any = read
-
-
-def check_held_plan(
-    name: str, engine: Engine, ensemble: Ensemble, held: int, *, memory: str | float | None, remedy: str
-) -> None:
-    """Check the plan of a method that holds ``held`` bytes of data, at most 4 GB without ``memory``."""
-    if memory is None and held > DEFAULT_DATA_BYTES:
-        raise MemoryBudgetError(
-            f"{name} needs {format_size(held)} in addition to the process; "
-            f"pass memory='{enough_for(2 * held)}' to allow it{remedy}.",
-            needed=held,
-            budget=DEFAULT_DATA_BYTES,
-        )
-    MemoryPlan(held).check(name, engine, ensemble, memory, remedy)
 
 
 def data_budget(memory: str | float | None, engine: Engine, ensemble: Ensemble) -> DataBudget:

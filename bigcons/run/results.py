@@ -354,8 +354,3 @@ def seed_of_run(out: str | os.PathLike[str], finished: Consensus | Ensemble | No
         return None  # resuming raises it
     seed = (kept or {}).get("seed")
     return seed if isinstance(seed, int) else None  # resuming raises what is wrong
-
-
-def refuse_conflicting_run(output: Output) -> None:
-    """Raise InvalidInputError if an unfinished run with other parameters or data has the same output."""
-    Snapshots(partial_folder(output.path), output.fingerprint).load()

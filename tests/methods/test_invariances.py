@@ -26,10 +26,8 @@ SOLVES = {
     "eac-average local": ("eac-average", {"weights": "local"}),
     "hbgf local": ("hbgf", {"weights": "local"}),
     "hgpa laplacian": ("hgpa", {"objective": "laplacian"}),
-    "hgpa size": ("hgpa", {"objective": "laplacian", "edge_weight": "size"}),
     "kmeans onehot": ("kmeans", {"encode": "onehot"}),
     "mcla average": ("mcla", {"partitioner": "average"}),
-    "mcla observed": ("mcla", {"union": "observed"}),
 }
 
 # What a solve depends on all the same, and why.

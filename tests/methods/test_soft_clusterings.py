@@ -26,7 +26,6 @@ SOLVES = {
     "cspa all": ("cspa", {"normalize": "all"}),
     "cspa local": ("cspa", {"weights": "local"}),
     "hbgf local": ("hbgf", {"weights": "local"}),
-    "hgpa size": ("hgpa", {"objective": "laplacian", "edge_weight": "size"}),
     "mcla average": ("mcla", {"partitioner": "average"}),
 }
 

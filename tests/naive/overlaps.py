@@ -34,17 +34,14 @@ def incidence(labels):
     return np.array([[float(i in cluster) for cluster in clusters] for i in range(len(labels))])
 
 
-def jaccard(labels, *, observed=False):
+def jaccard(labels):
     """Return the Jaccard overlaps; of one partition zero."""
     labels = np.asarray(labels)
     clusters, own = base_clusters(labels), partitions(labels)
-    seen = [{i for i in range(len(labels)) if labels[i, u] >= 0} for u in range(labels.shape[1])]
     table = np.zeros((len(clusters), len(clusters)))
     for a in range(len(clusters)):
         for b in range(len(clusters)):
             union = clusters[a] | clusters[b]
-            if observed:
-                union = union & seen[own[a]] & seen[own[b]]
             if own[a] != own[b] and union:
                 table[a, b] = len(clusters[a] & clusters[b]) / len(union)
     return table
