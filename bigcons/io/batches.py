@@ -160,13 +160,13 @@ class Source:
             if begin >= end:
                 return
             wanted = max(start - begin, 0), min(end - begin, sys.maxsize if length is None else length)
-            n_rows = 0
+            n_rows, at_once = 0, max(rows, self.least_rows)
             if length is None or wanted[0] < length:
                 for first, batch in self.load(part, rows, positions, *wanted):
                     n_rows = first + count_rows(batch)
                     low, high = max(wanted[0] - first, 0), min(wanted[1], n_rows) - first
-                    for cut in range(low, high, max(rows, self.least_rows)):
-                        last = min(cut + max(rows, self.least_rows), high)
+                    for cut in range(low, high, at_once):
+                        last = min(cut + at_once, high)
                         if isinstance(batch, list):
                             yield [column[cut:last] for column in batch]
                         else:
@@ -177,6 +177,11 @@ class Source:
                 else:
                     length = n_rows if length is None else length
                     self.lengths[part] = length
+                if length is not None and positions and not min(wanted[1], length) <= n_rows <= length:
+                    raise InvalidInputError(
+                        f"{self.where} has {n_rows:,} rows where {length:,} are declared or were before; "
+                        "pass rows that do not change, and correct the shape of a part."
+                    )
             if length is None:
                 return  # the end is in this part
             begin += length
@@ -317,31 +322,27 @@ def rows_source(rows: Sequence[Any], role: str, are_objects: bool) -> Source:
     Rows of labels that are arrays, or fewer than their columns, may be partitions and are refused unless they
     ``are_objects``.
     """
-    if any(not hasattr(row, "__len__") or isinstance(row, (str, set, frozenset)) for row in rows):
+    try:
+        if any(isinstance(row, (str, set, frozenset)) for row in rows):
+            raise TypeError("an entry is text or a set")
+        width = len(rows[0]) if rows else 0
+        matrix = np.empty((len(rows), width), dtype=object)  # keeps numbers and text apart
+        for number, row in enumerate(rows):
+            if len(row) != width:
+                raise ValueError(f"row {number} has {len(row)} value(s) but row 0 has {width}")
+            matrix[number] = row
+    except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"{role} is a list whose entries are not all rows; pass a list of values, one per column, for "
-            "each object."
-        )
-    lengths = [len(row) for row in rows] or [0]
-    if len(set(lengths)) > 1:
-        row = next(row for row, length in enumerate(lengths) if length != lengths[0])
-        raise InvalidInputError(
-            f"{role} is ragged: row {row} has {lengths[row]} value(s) but row 0 has {lengths[0]}; "
-            "pass one value per column, None where missing."
-        )
-    may_be_runs = len(rows) < lengths[0] or (len(rows) > 0 and hasattr(rows[0], "__array__"))
+            f"{role} is a list, but no matrix ({first_line(error)}); pass a list of values, one per column, "
+            "for each object, None where one is missing."
+        ) from None
+    may_be_runs = len(rows) < width or (len(rows) > 0 and hasattr(rows[0], "__array__"))
     if role == "labels" and may_be_runs and not are_objects:
         raise InvalidInputError(
-            f"labels is a list of {len(rows)} rows of {lengths[0]} labels, which may be partitions or "
-            "objects; pass Ensemble.from_runs(x) if each row is a partition, or numpy.array(x) if each is an "
-            "object."
+            f"labels is a list of {len(rows)} rows of {width} labels, which may be partitions or objects; "
+            "pass Ensemble.from_runs(x) if each row is a partition, or numpy.array(x) if each is an object."
         )
-    if role == "features" and lengths[0]:
-        return array_source(np.asarray(rows), role)
-    matrix = np.empty((len(rows), lengths[0]), dtype=object)  # keeps numbers and text apart
-    for number, row in enumerate(rows):
-        matrix[number] = row
-    return array_source(matrix, role)
+    return array_source(np.asarray(rows) if role == "features" and width else matrix, role)
 
 
 # Columns in memory, and ensembles
@@ -517,59 +518,51 @@ def dask_source(collection: Any, where: str) -> Source:
 
     The number of rows may be unknown.
     """
-    is_delayed = type(collection).__name__ == "Delayed"  # which has any attribute
-    if not is_delayed and hasattr(collection, "numblocks"):
-        return _dask_array(collection, where)
-    if is_delayed or not hasattr(collection, "npartitions") or getattr(collection, "ndim", 0) != 2:
+    kind, is_array = type(collection).__name__, hasattr(collection, "numblocks")
+    if kind == "Delayed" or getattr(collection, "ndim", 0) != 2:  # the former has any attribute
         raise InvalidInputError(
-            f"{where} has type dask {type(collection).__name__}; pass a dask array or dataframe, such as "
+            f"{where} has type dask {kind}, or not two dimensions; pass a dask array or dataframe, such as "
             "dask.array.from_delayed(x, shape, dtype) or dask.dataframe.from_delayed(x)."
         )
-    # optimized as a whole: fused partitions, as of several files, have no graphs of their own
-    delayed = collection.to_delayed()
-    parts = _Parts(delayed.__getitem__, len(delayed))
-    lengths: list[int | None] = [None] * len(delayed)
+    lengths: list[int | None]
+    if is_array:
+        check_matrix(collection.shape, where)
+        width, names = collection.shape[1], None
+        lengths = [None if math.isnan(rows) else int(rows) for rows in collection.chunks[0]]
+        parts = _Parts(lambda part: collection.blocks[part], len(lengths))
+    else:
+        delayed = (
+            collection.to_delayed()
+        )  # optimized as a whole: fused partitions have no graphs of their own
+        width, names, lengths = len(collection.columns), collection.columns, [None] * len(delayed)
+        parts = _Parts(delayed.__getitem__, len(lengths))
 
     def load(
         part: int, rows: int, columns: Sequence[int], *_: int, of_index: bool = False
     ) -> Iterator[tuple[int, Rows]]:
-        frame = frame_source(parts.read(part), where)
-        source = frame.index if of_index and frame.index is not None else frame
-        yield from source.load(0, rows, columns, 0, frame.n_rows or 0)
-
-    names, meta = collection.columns, frame_source(collection._meta_nonempty, where)
-    source = Source(where, names, len(names), lengths, load, types=meta.types)
-    index_names = None if meta.index is None else meta.index.names
-    source.index = Source(where, index_names, 1, lengths, partial(load, of_index=True))
-    # other numbers are those that dask gives to rows
-    source.is_named = collection.index.name is not None or collection.index.dtype.kind not in "iu"
-    return source
-
-
-def _dask_array(collection: Any, where: str) -> Source:
-    check_matrix(collection.shape, where)
-    if math.isnan(collection.shape[1]):
-        raise InvalidInputError(
-            f"{where} has an unknown number of columns; call its compute_chunk_sizes() first."
-        )
-    lengths = [None if math.isnan(rows) else int(rows) for rows in collection.chunks[0]]
-    width, parts = collection.shape[1], _Parts(lambda part: collection.blocks[part], len(lengths))
-
-    def load(part: int, rows: int, columns: Sequence[int], *_: int) -> Iterator[tuple[int, Rows]]:  # noqa: ARG001
-        chunk = np.asanyarray(parts.read(part))
-        declared = len(chunk) if lengths[part] is None else lengths[part], width
-        if chunk.shape != declared:
+        computed = parts.read(part)
+        source = array_source(np.asanyarray(computed), where) if is_array else frame_source(computed, where)
+        if source.n_columns != width:
             raise InvalidInputError(
-                f"{where}: chunk {part} of the dask array has shape {chunk.shape} where {declared} is "
-                "declared; correct the shape given to from_delayed or the chunks given to map_blocks."
+                f"{where}: part {part} of the dask {kind} has {source.n_columns} columns where {width} are "
+                "declared; correct the shape given to from_delayed or map_blocks."
             )
-        yield 0, chunk if list(columns) == list(range(width)) else chunk[:, list(columns)]
+        source = source.index if of_index and source.index is not None else source
+        yield from source.load(0, rows, columns, 0, source.n_rows or 0)
 
-    # read, decoded and sliced by the graph, and as columns
-    source = Source(where, None, width, lengths, load, 4.0 * collection.dtype.itemsize)
-    source.dtype = np.dtype(collection.dtype)
-    source.fixed_bytes = int(max((length or 1 for length in lengths), default=1) * source.row_bytes / 2)
-    return source
+    made = Source(where, names, width, lengths, load)
+    if is_array:
+        made.dtype = np.dtype(collection.dtype)
+        made.column_bytes = 4.0 * made.dtype.itemsize  # read, decoded and sliced by the graph, and as columns
+        most_rows = max((length or 1 for length in lengths), default=1)
+        made.fixed_bytes = int(most_rows * made.row_bytes / 2)
+        return made
+    made.types = frame_source(collection._meta_nonempty, where).types
+    index = collection.index
+    made.index = Source(where, [index.name or INDEX], 1, lengths, partial(load, of_index=True))
+    # other numbers are those that dask gives to rows
+    made.is_named = index.name is not None or index.dtype.kind not in "iu"
+    return made
 
 
 class _Parts:
@@ -583,6 +576,7 @@ class _Parts:
         self._part, self._n_parts = part, n_parts
         self._ahead: dict[int, Any] = {}
         self._folder: Path | None = None
+        self._kept: set[int] = set()
 
     def read(self, part: int) -> Any:
         """Return a part."""
@@ -590,19 +584,18 @@ class _Parts:
             self._folder = make_temporary_folder()
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         path = self._folder / f"{part}.pickle"
-        if path.exists():
+        if part in self._kept:
             with path.open("rb") as file:
                 return pickle.load(file)  # noqa: S301 - of this process, in a folder of its user alone
         computed = self._compute(part)
-        whole = path.with_suffix(".part")
         try:
-            with whole.open("wb") as file:
+            with path.open("wb") as file:
                 pickle.dump(computed, file, protocol=5)
         except OSError as error:
             where = tempfile.gettempdir()
             reason = f"{error.strerror}: what dask computes is kept in {where}; set TMPDIR to a larger disk"
             raise OSError(error.errno, reason) from None
-        whole.rename(path)
+        self._kept.add(part)
         return computed
 
     def _compute(self, part: int) -> Any:
@@ -612,10 +605,7 @@ class _Parts:
         if distributed is None or not isinstance(client, distributed.Client) or _is_within_task(distributed):
             return self._part(part).compute()
         last = min(part + max(sum(client.nthreads().values()), 1), self._n_parts - 1)
-        is_kept = [
-            self._folder is not None and (self._folder / f"{p}.pickle").exists() for p in range(last + 1)
-        ]
-        new = [p for p in range(part, last + 1) if not is_kept[p] and p not in self._ahead]
+        new = [p for p in range(part, last + 1) if p not in self._kept and p not in self._ahead]
         self._ahead |= zip(new, client.compute([self._part(p) for p in new]), strict=True)
         return self._ahead.pop(part).result()
 

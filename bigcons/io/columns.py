@@ -109,20 +109,10 @@ def select(
         )
     if decimal is not None:
         check_choice("decimal", decimal, (".", ","))
-    options = {
-        "id": id,
-        "columns": columns,
-        "drop": drop,
-        "missing": missing,
-        "header": header,
-        "sep": sep,
-        "decimal": decimal,
-        "categorical": categorical,
-    }
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    if not given:
+    choice = Selection(source, id, columns, drop, missing, header, sep, decimal, categorical)
+    if not (given := given_for(choice)):
         return source
-    return replace(source, **given) if isinstance(source, Selection) else Selection(source, **given)
+    return replace(source, **given) if isinstance(source, Selection) else choice
 
 
 def source_of(x: Any) -> Any:

@@ -9,6 +9,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
@@ -20,7 +21,14 @@ from bigcons.disk.arrays import METADATA, read_metadata
 from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet
 from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, open_file
 from bigcons.disk.places import DiskPlace, place_of
-from bigcons.errors import DamagedFileError, InvalidInputError, StoreNotFoundError, first_line, shown
+from bigcons.errors import (
+    BigconsError,
+    DamagedFileError,
+    InvalidInputError,
+    StoreNotFoundError,
+    first_line,
+    shown,
+)
 from bigcons.io.batches import (
     Reading,
     Rows,
@@ -49,9 +57,6 @@ _TABS = tuple(f".tsv{suffix}" for suffix in _COMPRESSED)
 _CSV = (*(f".csv{suffix}" for suffix in _COMPRESSED), *_TABS)
 KNOWN = ".npy, .csv, .tsv (or either with .gz, .bz2 or .zst), .parquet, .h5ad or .zarr (version 3)"
 """What files may be, in words."""
-
-_COLUMN_BYTES = 1 << 20
-"""What is read at once of each column of Parquet in a bucket."""
 
 _LONGEST_LINE = 1 << 23
 
@@ -274,15 +279,8 @@ def _open_npy(path: Path) -> Source:
 
     It is read, not memory-mapped, because a map counts as memory, and ends the process if the file is cut.
     """
-    try:
-        header = np.load(path, mmap_mode="r", allow_pickle=False)
-    except PermissionError:
-        raise
-    except Exception as error:  # the parser of Python meets a header made to harm with errors of many types
-        raise InvalidInputError(
-            f"{path} cannot be read as .npy ({first_line(error)}), or contains pickled objects, which are "
-            "never loaded; write numbers or fixed-width text with numpy.save."
-        ) from None
+    with reading(path, ".npy of numbers or fixed-width text (pickles are never loaded)"):
+        header = np.lib.format.open_memmap(path, mode="r")
     source = array_source(header.reshape(-1, 1) if header.ndim == 1 else header, str(path))
     n_rows, width, dtype, begin = len(header), source.n_columns, header.dtype, header.offset
     by_columns = not header.flags.c_contiguous
@@ -329,16 +327,16 @@ def csv_source(path: File, where: str, role: str, how: Reading) -> Source:
     and whole numbers are read as floats but of pairs. Seeking parses all before.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
     from pyarrow import csv as arrow
 
     separator = how.sep or ("\t" if path.name.lower().endswith(_TABS) else ",")
-    lines, n_skipped = _first_lines(path, where, separator)
+    with reading(where, "CSV"):
+        lines, n_skipped = _first_lines(path, where, separator)
     names = None if how.header is False else _header_names(lines, where, how.header)
     width = len(lines[0]) if names is None else len(names)
     places = [str(c) for c in range(width)]
 
-    def reader(columns: Sequence[int] | None, types: dict[str, pa.DataType], *, as_text: bool) -> Any:
+    def open_text(types: Sequence[pa.DataType], columns: Sequence[int], *, as_text: bool) -> Any:
         missing = [*MISSING_WORDS, *how.missing]
         if as_text:  # an empty line of a single column may be an object without a value
             missing = [""] if width == 1 else []
@@ -353,36 +351,22 @@ def csv_source(path: File, where: str, role: str, how: Reading) -> Source:
             parse_options=arrow.ParseOptions(delimiter=separator, ignore_empty_lines=width > 1),
             convert_options=arrow.ConvertOptions(
                 decimal_point=how.decimal or ".",
-                column_types=types,
+                column_types=dict(zip(places, types, strict=False)),
                 null_values=missing,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=not as_text,
-                include_columns=[] if columns is None else [places[c] for c in columns],
+                include_columns=[places[c] for c in columns],
             ),
         )
 
-    def source_of_types(types: list[pa.DataType], *, as_text: bool) -> Source:
+    def source_of(types: Sequence[pa.DataType], *, as_text: bool) -> Source:
         def load(_: int, __: int, columns: Sequence[int], *___: int) -> Iterator[tuple[int, Rows]]:
             first = 0
-            try:
-                with reader(columns, dict(zip(places, types, strict=True)), as_text=as_text) as batches:
-                    for batch in batches:
-                        for column in batch.columns:
-                            has_nul = pa.types.is_large_string(column.type) and pc.match_substring(
-                                column, "\0"
-                            )
-                            if has_nul and pc.any(has_nul).as_py():
-                                raise _not_text(where)
-                        if as_text and width == 1 and batch.columns[0].null_count:
-                            row = first + batch.columns[0].is_null().index(True).as_py()
-                            raise InvalidInputError(
-                                f"{where} has an empty line in place of row {row} (from 0); write NA or "
-                                '"" there if it is an object without a label, else delete it.'
-                            )
-                        yield first, batch.columns
-                        first += batch.num_rows
-            except (pa.ArrowException, OSError) as error:
-                raise _unreadable(where, error) from None
+            with reading(where, "CSV"), open_text(types, columns, as_text=as_text) as batches:
+                for batch in batches:
+                    _refuse_gaps(batch, first, where, may_be_empty=not as_text or width > 1)
+                    yield first, batch.columns
+                    first += batch.num_rows
 
         made = Source(where, names, width, [None], load, 64.0, types=lambda: types)
         made.of_text, made.is_text = True, as_text
@@ -390,20 +374,33 @@ def csv_source(path: File, where: str, role: str, how: Reading) -> Source:
         made.fixed_bytes = 0 if as_text or role == "pairs" else 64 << 20
         return made
 
-    text = source_of_types([pa.large_string()] * width, as_text=True)
-    source = text
+    source = text = source_of([pa.large_string()] * width, as_text=True)
     if role != "labels":
-        try:
-            with reader(None, {}, as_text=False) as batches:
-                inferred = batches.schema.types
-        except (pa.ArrowException, OSError) as error:
-            raise _unreadable(where, error) from None
+        with reading(where, "CSV"), open_text([], range(width), as_text=False) as batches:
+            types = batches.schema.types
         number = pa.int64() if role == "pairs" else pa.float64()  # whole ones may have fractions further down
-        types = [number if pa.types.is_integer(t) or pa.types.is_null(t) else t for t in inferred]
-        types = [pa.large_string() if pa.types.is_string(t) else t for t in types]
-        source = source_of_types(types, as_text=False)
+        types = [number if pa.types.is_integer(t) or pa.types.is_null(t) else t for t in types]
+        source = source_of([pa.large_string() if t == pa.string() else t for t in types], as_text=False)
         source.text = text
     return with_index(source, 0 if names is not None and names[0] == "" else None)
+
+
+@contextmanager
+def reading(where: object, kind: str) -> Iterator[None]:
+    """Raise DamagedFileError, with the path before the reason, for a file that is not of its kind."""
+    try:
+        yield
+    except (PermissionError, MemoryError, BigconsError):
+        raise
+    except Exception as error:  # parsers meet what was made to harm with errors of many types
+        remedy = "write it again"
+        if "conversion error" in str(error):
+            remedy = "name in missing= of bigcons.select (--missing) what stands for no value, else fix it"
+        elif "UTF8" in str(error) or isinstance(error, UnicodeDecodeError):
+            remedy = "write it in UTF-8, as iconv -t UTF-8 does"
+        raise DamagedFileError(
+            f"{where} cannot be read as {kind} ({first_line(error)}); {remedy}.", path=where
+        ) from None
 
 
 def _content_of(path: File) -> Any:
@@ -418,35 +415,25 @@ def _content_of(path: File) -> Any:
 
 
 def _first_lines(path: File, where: str, separator: str) -> tuple[list[list[str]], int]:
-    """Return the cells of the first lines, but empty ones, and the number of the first of them."""
-    import pyarrow as pa
-
-    try:
-        with _content_of(path) as content:
-            head = content.read(_LONGEST_LINE)
-        if head.removeprefix(b"\xef\xbb\xbf").startswith(_NO_TEXT):
-            raise InvalidInputError(
-                f"{where} is no CSV, but begins with {head[:12]!r}; get or save it as CSV."
-            )
-        end = head.rfind(b"\n") + 1
-        if len(head) == _LONGEST_LINE and not end:
-            raise InvalidInputError(
-                f"{where} has a line of more than {_LONGEST_LINE:,} characters; write it as Parquet or Zarr."
-            )
-        text = head[: end or None].decode("utf-8-sig")
-        if "\0" in text[: 1 << 16]:
-            raise _not_text(where)
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-        lines: list[list[str]] = []
-        n_first = 0
-        for cells in reader:
-            if cells:
-                n_first = n_first or reader.line_num
-                lines.append([cell.strip() for cell in cells])
-            if len(lines) == 2:
-                break
-    except (csv.Error, OSError, UnicodeDecodeError, pa.ArrowException) as error:
-        raise _unreadable(where, error) from None
+    """Return the cells of the first two lines, but empty ones, and the number of the first of them."""
+    with _content_of(path) as content:
+        head = content.read(_LONGEST_LINE)
+    if head.removeprefix(b"\xef\xbb\xbf").startswith(_NO_TEXT) or b"\0" in head[: 1 << 16]:
+        raise InvalidInputError(
+            f"{where} is no CSV, but begins with {head[:12]!r} or has NUL bytes; get or save it as CSV."
+        )
+    end = head.rfind(b"\n") + 1
+    if len(head) == _LONGEST_LINE and not end:
+        raise InvalidInputError(f"{where} has a line of more than {_LONGEST_LINE:,} bytes; write it as Zarr.")
+    reader = csv.reader(io.StringIO(head[: end or None].decode("utf-8-sig"), newline=""), delimiter=separator)
+    lines: list[list[str]] = []
+    n_first = 0
+    for cells in reader:
+        if cells:
+            n_first = n_first or reader.line_num
+            lines.append([cell.strip() for cell in cells])
+        if len(lines) == 2:
+            break
     if not lines:
         raise InvalidInputError(f"{where} is empty; write one line per object.")
     marks = [mark for mark in ";\t|, " if mark in lines[0][0] and mark in lines[-1][0]]
@@ -460,6 +447,23 @@ def _first_lines(path: File, where: str, separator: str) -> tuple[list[list[str]
             f"sep={marks[0]!r} of bigcons.select (--sep {marks[0]!r}), or another."
         )
     return lines, n_first
+
+
+def _refuse_gaps(batch: Any, first: int, where: str, *, may_be_empty: bool) -> None:
+    """Refuse a NUL byte in text, which a crash leaves, and empty lines in place of an object."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for column in batch.columns:
+        is_text = pa.types.is_large_string(column.type)
+        if is_text and pc.any(pc.match_substring(column, "\0")).as_py():
+            raise InvalidInputError(f"{where} has NUL bytes, as after a crash; write it again.")
+    if not may_be_empty and batch.columns[0].null_count:
+        row = first + batch.columns[0].is_null().index(True).as_py()
+        raise InvalidInputError(
+            f'{where} has an empty line in place of row {row} (from 0); write NA or "" there if it is an '
+            "object without a label, else delete it."
+        )
 
 
 def _header_names(lines: list[list[str]], where: str, header: bool | None) -> list[str]:
@@ -486,23 +490,6 @@ def _header_names(lines: list[list[str]], where: str, header: bool | None) -> li
             "comments, or pass header=False (--no-header) if the first line is an object."
         )
     return names
-
-
-def _not_text(where: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{where} has a NUL byte: it is no text, or was cut by a crash or a full disk; write it again."
-    )
-
-
-def _unreadable(where: str, error: Exception) -> InvalidInputError:
-    if "UTF8" in str(error) or isinstance(error, UnicodeDecodeError):
-        return InvalidInputError(f"{where} is not UTF-8; write it in UTF-8, as iconv -t UTF-8 does.")
-    remedy = ""
-    if "conversion error" in str(error):
-        remedy = "name it in missing= of bigcons.select (--missing) if it stands for no value, else "
-    return InvalidInputError(
-        f"{where} cannot be read as CSV ({first_line(error)}); {remedy}fix it or write it as Parquet."
-    )
 
 
 # Many files
@@ -571,41 +558,43 @@ def _refuse_other_columns(first: Source, other: Source) -> None:
 
 def parquet_source(path: File) -> Source:
     """Return a Parquet file, of which row groups outside the rows that are wanted are not read."""
-    import pyarrow as pa
-
-    if isinstance(path, Path):
-        check_file(path)
-    with _open_parquet(path) as file:
+    with _parquet(path) as file:
         schema, metadata = file.schema_arrow, file.metadata
         groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
-        group_rows, held_bytes = [group.num_rows for group in groups], 0
-        for group in groups:
-            columns = [group.column(c) for c in range(group.num_columns)]
-            if not is_within(columns, group.num_rows, size_of(path)):
-                raise _broken_parquet(path, ValueError("its footer places columns beyond the file"))
-            # pages compressed, decompressed and decoded: of data and a dictionary, usually a megabyte each
-            held = sum(min(3 * int(column.total_uncompressed_size), 5 << 19) for column in columns)
-            if not isinstance(path, Path):
-                of_columns = (min(int(column.total_compressed_size), _COLUMN_BYTES) for column in columns)
-                held += READ_AHEAD + sum(of_columns)
-            held_bytes = max(held_bytes, held)
+        columns = [[group.column(c) for c in range(group.num_columns)] for group in groups]
+    # pages compressed, decompressed and decoded: of data and a dictionary, usually a megabyte each
+    held = [sum(min(3 * int(c.total_uncompressed_size), 5 << 19) for c in group) for group in columns]
+    if not isinstance(path, Path):
+        ahead = [sum(min(int(c.total_compressed_size), 1 << 20) for c in group) for group in columns]
+        held = [READ_AHEAD + sum(both) for both in zip(held, ahead, strict=True)]
+    group_rows = [group.num_rows for group in groups]
+    ends = np.cumsum(group_rows)
 
     def load(_: int, rows: int, places: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, Rows]]:
-        ends = np.cumsum(group_rows)
         chosen = np.flatnonzero((ends > start) & (ends - group_rows < stop)).tolist()
         first = int(ends[chosen[0]]) - group_rows[chosen[0]] if chosen else 0
         names = [schema.names[c] for c in places]
-        try:
-            with _open_parquet(path) as file:
-                for batch in file.iter_batches(rows, row_groups=chosen, columns=names, use_threads=False):
-                    yield first, [batch.column(name) for name in names]
-                    first += batch.num_rows
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise _broken_parquet(path, error) from None
+        with _parquet(path) as file:
+            for batch in file.iter_batches(rows, row_groups=chosen, columns=names, use_threads=False):
+                yield first, [batch.column(name) for name in names]
+                first += batch.num_rows
 
     source = Source(str(path), schema.names, len(schema.names), [sum(group_rows)], load, 24.0)
-    source.types, source.fixed_bytes = lambda: schema.types, held_bytes
+    source.types, source.fixed_bytes = lambda: schema.types, max(held, default=0)
     return with_index(source, pandas_index(schema))
+
+
+@contextmanager
+def _parquet(path: File) -> Iterator[Any]:
+    """Open a Parquet file; a small buffer streams column chunks instead of loading them."""
+    from pyarrow import parquet
+
+    if isinstance(path, Path):
+        check_file(path)
+    content, at_once = (path, 1 << 16) if isinstance(path, Path) else (path.open("rb", 0), 1 << 20)
+    how: dict[str, Any] = {"pre_buffer": False, "page_checksum_verification": True}
+    with reading(path, "Parquet"), parquet.ParquetFile(content, buffer_size=at_once, **how) as file:
+        yield file
 
 
 def footer_of(path: Path) -> bytes:
@@ -616,45 +605,3 @@ def footer_of(path: Path) -> bytes:
         n_bytes = int.from_bytes(file.read(4), "little") + 8
         file.seek(max(size - n_bytes, 0))
         return file.read()
-
-
-def is_within(columns: Sequence[Any], n_rows: int, n_bytes: int) -> bool:
-    """Return whether the pages of columns are within a file of this size; Arrow may crash on others."""
-    for column in columns if n_rows else ():
-        start, size = column.data_page_offset, column.total_compressed_size
-        if column.has_dictionary_page and column.dictionary_page_offset > 0:  # 0 is of some old writers
-            start = min(start, column.dictionary_page_offset)
-        is_sound = min(n_rows, size, column.num_values, column.total_uncompressed_size) >= 0
-        if not (is_sound and 4 <= start <= n_bytes - size):
-            return False
-    return True
-
-
-def size_of(path: File) -> int:
-    """Return the number of bytes of a file."""
-    if isinstance(path, Path):
-        return path.stat().st_size
-    with path.open("rb", 0) as file:
-        return file.seek(0, os.SEEK_END)
-
-
-def _open_parquet(path: File) -> Any:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    source, at_once = (path, 1 << 16) if isinstance(path, Path) else (path.open("rb", 0), _COLUMN_BYTES)
-    try:
-        # a small buffer streams column chunks instead of loading them
-        return parquet.ParquetFile(
-            source, buffer_size=at_once, pre_buffer=False, page_checksum_verification=True
-        )
-    except PermissionError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise _broken_parquet(path, error) from None
-
-
-def _broken_parquet(path: File, error: Exception) -> DamagedFileError:
-    return DamagedFileError(
-        f"{path} is truncated or not Parquet ({first_line(error)}); write it again.", path=path
-    )

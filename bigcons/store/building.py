@@ -33,7 +33,14 @@ from bigcons.io.factorize import (
     rows_per_read,
     scan_labels,
 )
-from bigcons.io.ids import Ids, are_positions, refuse_other_ids, refuse_repeated_ids, rows_of_ids
+from bigcons.io.ids import (
+    Ids,
+    are_positions,
+    refuse_other_ids,
+    refuse_other_type,
+    refuse_repeated_ids,
+    rows_of_ids,
+)
 from bigcons.io.labels import refuse_other_rows
 from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
 from bigcons.progress import Progress, progress
@@ -298,30 +305,17 @@ def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partit
 def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
     """Return the ids of the objects and of those that are appended; refuse known and missing ones."""
     known = header.ids
-    if ids is None:
-        if known is None:
-            return None
-        name = known.facts.name
+    if known is None and (ids is None or (ids.facts.is_index and are_positions(ids, header.n_objects))):
+        return None  # numbered on, as the rest of a data frame is
+    if known is None or ids is None:
+        name = ids.facts.name if ids is not None else known.facts.name if known is not None else ""
         raise InvalidIdsError(
-            f"the objects of the ensemble have ids, {name!r}, and the new ones none; pass id= with the "
-            "column that has them.",
+            f"of the objects of the ensemble and those of {where}, one have ids, {name!r}, and the others "
+            "none; pass id= with the column that has them, or leave out the id of the new ones, such as by "
+            "df.reset_index(drop=True).",
             column=name,
         )
-    name = ids.facts.name
-    if known is None:
-        if ids.facts.is_index and are_positions(ids, header.n_objects):
-            return None  # numbered on, as the rest of a data frame is
-        raise InvalidIdsError(
-            f"the new objects have ids, {name!r}, and those of the ensemble none; leave out the id"
-            f"{', by df.reset_index(drop=True)' if ids.facts.is_index else ''}.",
-            column=name,
-        )
-    if known.facts.dtype != ids.facts.dtype:
-        raise InvalidIdsError(
-            f"{name} of {where} is {ids.facts.dtype} but the ids of the ensemble are {known.facts.dtype}; "
-            "convert them.",
-            column=name,
-        )
+    refuse_other_type(known, ids, where)
     both = AppendedIds(known, ids)
     refuse_repeated_ids(both.blocks, both.n_objects, known.facts.name, f"the ensemble with {where}")
     return both
@@ -332,25 +326,21 @@ def _in_order_of(header: Header, table: Source) -> Source:
 
     Raises InvalidInputError if both have names other than the default ones and these differ.
     """
-    if table.names is None or table.names == header.names:
+    if table.names is None:
         return table
-    if sorted(table.names) == sorted(header.names):
-        return table.selected([table.names.index(name) for name in header.names])
-    if _generic(table.names) or _generic(header.names):
+    names = list(table.names)
+    if sorted(names) == sorted(header.names):
+        return table.selected([names.index(name) for name in header.names])
+    if _generic(names) or _generic(header.names):
         return table
-    check_distinct(table.names)
-    unknown = [name for name in table.names if name not in header.names]
-    lacking = [name for name in header.names if name not in table.names]
-    problems, remedies = [], []
-    if unknown:
-        problems.append(f"{shown(unknown)}, no partition of the ensemble")
-        remedies.append(f"leave it out with drop= (--drop {unknown[0]})")
-    if lacking:
-        problems.append(f"no partition {shown(lacking)}, which the ensemble has")
-        remedies.append("write it with empty cells or nulls if the new objects have no labels there")
+    check_distinct(names)
+    unknown = [name for name in names if name not in header.names]
+    lacking = [name for name in header.names if name not in names]
     raise InvalidInputError(
-        f"{table.where} has {', and '.join(problems)}; {', '.join(remedies)}, or give an array in the order "
-        "of the partitions."
+        f"{table.where} has other columns than the partitions of the ensemble: "
+        f"{shown(unknown) if unknown else 'none'} too many, {shown(lacking) if lacking else 'none'} too few; "
+        "leave out columns with drop= (--drop), write empty cells or nulls for partitions that do not label "
+        "the new objects, or give an array in the order of the partitions."
     )
 
 

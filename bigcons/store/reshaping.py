@@ -12,7 +12,7 @@ import numpy as np
 
 from bigcons.disk.places import temporary_folder
 from bigcons.disk.schema import MISSING
-from bigcons.errors import InvalidIdsError, InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.io.batches import Source, columns_of
 from bigcons.io.columns import Column, select, source_of
 from bigcons.io.factorize import (
@@ -25,7 +25,6 @@ from bigcons.io.factorize import (
     partition_names,
     scan_labels,
 )
-from bigcons.io.files import is_table_path
 from bigcons.io.ids import (
     TEXT,
     HeldIds,
@@ -34,6 +33,7 @@ from bigcons.io.ids import (
     are_positions,
     canonical,
     plain_arrow,
+    refuse_other_type,
     rows_of_ids,
     type_in_text,
 )
@@ -63,7 +63,7 @@ def read_runs(
     sources = [_source_of_run(run, name, how) for run, name in zip(entries, names, strict=True)]
     objects = _objects_of(sources, names) if ids is None else ids_of(ids)
     folder = stack.enter_context(temporary_folder()) if on_disk else None
-    columns: list[Any] = []
+    columns: list[np.ndarray] = []
     encodings = []
     n_objects = None if objects is None else objects.n_objects
     for source, name in zip(sources, names, strict=True):
@@ -80,34 +80,26 @@ def read_runs(
                 "a label for every object, -1 where it is missing, or ids to join them by."
             )
         if folder is not None:
-            path = folder / f"{len(columns)}.npy"
-            np.save(path, codes)
-        columns.append(codes if folder is None else np.load(path, mmap_mode="r"))
+            np.save(folder / f"{len(columns)}.npy", codes)
+            codes = np.load(folder / f"{len(columns)}.npy", mmap_mode="r")
+        columns.append(codes)
         encodings.append(encoding)
     if objects is not None and ids is None and are_positions(objects):
         objects = None
     n_clusters, n_labeled, categories = counts_of(encodings)
     chunk_rows = default_chunk_rows(len(codes), len(names))
     header = Header(len(codes), names, n_clusters, n_labeled, chunk_rows, {}, ids=objects)
-    return Content(header, categories, _side_by_side(columns, header))
-
-
-def _side_by_side(columns: Sequence[Any], header: Header) -> Iterator[np.ndarray]:
-    for block in row_blocks(header.n_objects, header.chunk_rows):
-        codes = np.empty((block.n_rows, len(columns)), header.dtype)
-        for u, column in enumerate(columns):
-            codes[:, u] = np.ravel(column[block.start : block.stop])
-        yield codes
+    blocks = (
+        np.column_stack([column[b.start : b.stop] for column in columns]).astype(header.dtype)
+        for b in row_blocks(len(codes), chunk_rows)
+    )
+    return Content(header, categories, blocks)
 
 
 def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
     """Return the runs as a list, and their names: given, keys of a mapping, their own, or p0, p1, ..."""
     if isinstance(runs, Mapping):
         names, runs = list(map(str, runs)) if names is None else names, list(runs.values())
-        if any(map(_is_label, runs)):
-            raise InvalidInputError(
-                "runs is a mapping from objects to labels, a single run; pass [pandas.Series(runs)]."
-            )
     is_one = isinstance(runs, (str, os.PathLike, set, frozenset)) or hasattr(runs, "columns")
     if is_one or not (hasattr(runs, "__getitem__") and hasattr(runs, "__len__") and len(runs)):
         raise InvalidInputError(
@@ -116,8 +108,10 @@ def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], lis
             "Ensemble.from_labels."
         )
     entries = [runs[r] for r in range(len(runs))]
-    if any(map(_is_label, entries)):
-        raise InvalidInputError(f"runs is a list of {len(entries)} labels, a single run; pass [runs].")
+    if any(run is None or isinstance(run, (int, float, np.number, np.bool_)) for run in entries):
+        raise InvalidInputError(
+            f"runs has {len(entries)} labels, a single run; pass [runs], of a mapping [pandas.Series(runs)]."
+        )
     if names is None:
         own = [_own_name(run) for run in entries]
         names = own if "" not in own and len(set(own)) == len(own) else None
@@ -133,42 +127,31 @@ def _own_name(run: Any) -> str:
     return "" if name is None or not hasattr(run, "to_frame") else str(name)
 
 
-def _is_label(run: Any) -> bool:
-    """Return whether what should be a run is a single label."""
-    if isinstance(run, str):
-        return not is_table_path(run) and not Path(run).exists()
-    return run is None or isinstance(run, (int, float, np.number, np.bool_))
-
-
 def _source_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Source:
     """Return the labels of a run as a source of one column, with the ids of its objects if it has them."""
     run = getattr(run, "labels_", run)  # of scikit-learn
-    is_list, options = isinstance(run, (list, tuple)), {"missing": how.get("missing")}
-    is_nested = is_list and any(hasattr(x, "__len__") and not isinstance(x, str) for x in run)
-    if isinstance(run, (Mapping, set, frozenset)) or is_nested or hasattr(run, "membership"):
-        raise InvalidInputError(
-            f"run {name!r} has type {type(run).__name__}; pass a vector with the label of each object, such "
-            "as clustering.membership, or pandas.Series with the objects as its index."
-        )
-    if is_list:
-        values = np.empty((len(run), 1), object)
-        values[:, 0] = run
-        run = values
-    elif hasattr(run, "to_frame"):  # a column of pandas or polars
+    is_vector = isinstance(run, (list, tuple)) or getattr(run, "ndim", 2) == 1
+    options = {"missing": how.get("missing")} if is_vector or hasattr(run, "null_count") else dict(how)
+    if hasattr(run, "to_frame") and not hasattr(run, "columns"):  # a column of pandas or polars
         run = run.to_frame()
     elif hasattr(run, "null_count") and not hasattr(run, "columns"):
         import pyarrow as pa
 
         run = pa.table({"label": run})
-    elif getattr(run, "ndim", 2) == 1:
-        run = np.asanyarray(run).reshape(-1, 1)
-    else:
-        options = dict(how)
+    elif is_vector:
+        values = np.empty(len(run), object)
+        values[:] = run
+        run = (values if isinstance(run, (list, tuple)) else np.asanyarray(run)).reshape(-1, 1)
+        if any(hasattr(value, "__len__") and not isinstance(value, str) for value in values):
+            raise InvalidInputError(
+                f"run {name!r} is a list of lists or sets; pass a vector with the label of each object, such "
+                "as clustering.membership, or pandas.Series with the objects as its index."
+            )
     source = open_source(select(run, **options), "labels", are_objects=True)
     if source.n_columns != 1:
-        shown = f": {', '.join(source.names[:4])}" if source.names else ""
+        columns = f": {', '.join(source.names[:4])}" if source.names else ""
         raise InvalidInputError(
-            f"run {name!r}, {source.where}, has {source.n_columns} columns{shown}; name the one with its "
+            f"run {name!r}, {source.where}, has {source.n_columns} columns{columns}; name the one with its "
             "labels by columns= (--columns) and that of the ids by id= (--id)."
         )
     return source
@@ -181,26 +164,18 @@ def _objects_of(sources: Sequence[Source], names: Sequence[str]) -> Ids | None:
     given = [source.ids for source in sources if source.ids is not None]
     if not given:
         return None
-    first = given[0]
-    for ids, name in zip((source.ids for source in sources), names, strict=True):
-        if ids is not None and ids.facts.dtype != first.facts.dtype:
-            raise InvalidIdsError(
-                f"the objects of run {name!r} are {ids.facts.dtype} and those before {first.facts.dtype}; "
-                "convert them to one type.",
-                column=ids.facts.name,
-            )
-    lengths = {source.n_rows for source in sources if source.ids is None}
-    if not lengths and all(ids.facts.digest == first.facts.digest for ids in given):
-        return first
-    values = pa.concat_arrays([block for ids in given for block in ids.blocks()]).unique()
-    objects = HeldIds.of(values, first.facts)
-    if lengths and not (lengths == {objects.n_objects} and are_positions(objects)):
+    if len(given) < len(sources):
         name = next(name for source, name in zip(sources, names, strict=True) if source.ids is None)
         raise InvalidInputError(
             f"run {name!r} has labels without ids, beside runs with the ids of their objects; give all of "
             "them ids, or pass ids= with those of all objects in the order of the labels."
         )
-    return objects
+    for ids, name in zip(given, names, strict=True):
+        refuse_other_type(given[0], ids, f"run {name!r}")
+    if all(ids.facts.digest == given[0].facts.digest for ids in given):
+        return given[0]
+    values = pa.concat_arrays([block for ids in given for block in ids.blocks()]).unique()
+    return HeldIds.of(values, given[0].facts)
 
 
 # Long tables
@@ -223,22 +198,18 @@ def read_long(
     chosen = select(table, columns=[object, partition, label], missing=missing, header=header)
     source = open_source(chosen, "labels", are_objects=True, with_ids=False)
     names = source.names or ["0", "1", "2"]
-    kinds = [type_in_text((source.text or source).selected([c]), names[c]) for c in range(2)]
+    kinds = [type_in_text(source.selected([c]), names[c]) for c in range(2)]
     held: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     n_rows = 0
     for rows in source.batches(BLOCK_ROWS):
         *named, votes = columns_of(rows)
         for c, column in enumerate(named):
-            part = canonical(column, names[c], source.where, first=n_rows, dtype=kinds[c])
-            kinds[c] = TEXT if part.type == "large_string" else str(part.type)
-            held[c].append(part)
-        plain = votes if isinstance(votes, np.ndarray) else plain_arrow(votes)
-        if isinstance(plain, str):
-            raise InvalidInputError(f"{names[2]} of {source.where} has {plain}; decode them first.")
-        held[2].append(plain)
+            held[c].append(canonical(column, names[c], source.where, first=n_rows, dtype=kinds[c]))
+            kinds[c] = TEXT if held[c][-1].type == "large_string" else str(held[c][-1].type)
+        held[2].append(votes if isinstance(votes, np.ndarray) else plain_arrow(votes))
         n_rows += len(votes)
         needed = 100 * (source.n_rows or n_rows)  # of a vote while it is read and sorted, with a margin
-        if 100 * n_rows > budget:
+        if needed > budget:
             raise MemoryBudgetError(
                 f"{source.where} has {source.n_rows or n_rows:,} rows or more, which take "
                 f"{format_size(needed)} while they are sorted, over {format_size(budget)}; raise memory to "
@@ -252,20 +223,18 @@ def read_long(
     titles = [str(value) for value in partitions.to_pylist()]
     check_distinct(titles)
     encodings, label_of = _encoded(source, held[2], partition_of, titles)
-    is_vote = label_of != MISSING
     order = np.lexsort((label_of, partition_of, object_of))
-    order = order[is_vote[order]]
+    order = order[label_of[order] != MISSING]
     of_object, of_partition, of_label = object_of[order], partition_of[order], label_of[order]
-    is_same = (of_object[1:] == of_object[:-1]) & (of_partition[1:] == of_partition[:-1])
-    if (at := np.flatnonzero(is_same & (of_label[1:] != of_label[:-1]))).size:
-        u, (one, other) = int(of_partition[at[0]]), of_label[at[0] : at[0] + 2].tolist()
-        values = encodings[u].values.tolist()
+    is_same = np.append(False, (of_object[1:] == of_object[:-1]) & (of_partition[1:] == of_partition[:-1]))
+    if (at := np.flatnonzero(is_same & (of_label != np.roll(of_label, 1)))).size:
+        u, values = int(of_partition[at[0]]), encodings[int(of_partition[at[0]])].values.tolist()
+        one, other = (values[code] for code in of_label[at[0] - 1 : at[0] + 1].tolist())
         raise InvalidInputError(
-            f"{names[0]} {objects[int(of_object[at[0]])].as_py()!r} has the labels {values[one]!r} and "
-            f"{values[other]!r} of {names[1]} {titles[u]!r}; keep one of them."
+            f"{names[0]} {objects[int(of_object[at[0]])].as_py()!r} has the labels {one!r} and "
+            f"{other!r} of {names[1]} {titles[u]!r}; keep one of them."
         )
-    is_first = np.concatenate([[True], ~is_same])[: len(order)]
-    of_object, of_partition, of_label = of_object[is_first], of_partition[is_first], of_label[is_first]
+    of_object, of_partition, of_label = of_object[~is_same], of_partition[~is_same], of_label[~is_same]
     n_clusters, _, categories = counts_of(encodings)
     n_labeled = np.bincount(of_partition, minlength=len(titles))
     chunk_rows = default_chunk_rows(len(objects), len(titles))
