@@ -164,6 +164,8 @@ class Source:
             if length is None or wanted[0] < length:
                 for first, batch in self.load(part, rows, positions, *wanted):
                     n_rows = first + count_rows(batch)
+                    if length is not None and n_rows > length:
+                        break
                     low, high = max(wanted[0] - first, 0), min(wanted[1], n_rows) - first
                     for cut in range(low, high, at_once):
                         last = min(cut + at_once, high)

@@ -432,9 +432,9 @@ def refuse_other_rows(
     """
     n_rows, n_columns = codes.shape
     what = ""
-    if n_rows >= 20 and n_columns > 2 and codes.min() == 0 and (codes.max(axis=0) == 1).all():
-        if (codes.sum(axis=1) == 1).all():
-            what = "a column for each cluster: then pass Ensemble.from_memberships([x]) (--memberships)"
+    are_halves = n_rows >= 20 and n_columns > 2 and codes.min() == 0 and (codes.max(axis=0) == 1).all()
+    if are_halves and (codes.sum(axis=1) == 1).all():
+        what = "a column for each cluster: then pass Ensemble.from_memberships([x]) (--memberships)"
     elif n_rows >= 20 and codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
         what = "a symmetric matrix that tells which objects belong together: then pass its partitions"
     elif may_be_long and n_columns == 3 and n_rows >= 200:

@@ -281,6 +281,8 @@ def _open_npy(path: Path) -> Source:
     """
     with reading(path, ".npy of numbers or fixed-width text (pickles are never loaded)"):
         header = np.lib.format.open_memmap(path, mode="r")
+        if not header.dtype.itemsize:
+            raise ValueError("its type holds nothing")
     source = array_source(header.reshape(-1, 1) if header.ndim == 1 else header, str(path))
     n_rows, width, dtype, begin = len(header), source.n_columns, header.dtype, header.offset
     by_columns = not header.flags.c_contiguous
@@ -436,7 +438,7 @@ def _first_lines(path: File, where: str, separator: str) -> tuple[list[list[str]
             break
     if not lines:
         raise InvalidInputError(f"{where} is empty; write one line per object.")
-    marks = [mark for mark in ";\t|, " if mark in lines[0][0] and mark in lines[-1][0]]
+    marks = [mark for mark in ";\t|, " if mark in lines[0][0] and mark in "".join(lines[-1])]
     if (
         len(lines[0]) == 1
         and marks

@@ -50,7 +50,7 @@ def read_pairs(
             listener.advance(len(part.i))
             seen = part.n_seen > 0
             parts.append(Edges(*(column[seen] for column in part)))
-            needed = PAIR_BYTES * max(n_rows, table.n_rows or 0) + OBJECT_BYTES * (n_objects or last + 1)
+            needed = PAIR_BYTES * max(n_rows, table.n_rows or 0) + OBJECT_BYTES * (n_objects or 0)
             if needed > budget:
                 raise MemoryBudgetError(
                     f"the pairs in {table.where} take {format_size(needed)} or more while they are sorted, "

@@ -34,7 +34,7 @@ from bigcons.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from bigcons.io.files import describe, is_parquet, provenance_of_files
+from bigcons.io.files import describe, is_parquet, provenance_of_files, reading
 from bigcons.io.sources import open_source
 from bigcons.memory import Block, parse_size, row_blocks
 from bigcons.store.pair_lists import read_pairs
@@ -461,7 +461,8 @@ def facts_of_parquet(path: StorePath) -> dict[str, Any]:
 
     folder = Path(local_path(path))
     for file in sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]:
-        text = (parquet.read_metadata(file).metadata or {}).get(_METADATA)
+        with reading(file, "Parquet"):
+            text = (parquet.read_metadata(file).metadata or {}).get(_METADATA)
         if text is not None:
             with consistent(place_of(file), "write the pairs again."):
                 facts: dict[str, Any] = json.loads(text)

@@ -16,7 +16,7 @@ from bigcons.io.factorize import partition_names
 from bigcons.io.ids import Ids, refuse_other_ids
 from bigcons.io.labels import observed
 from bigcons.io.sources import open_source
-from bigcons.memory import Block, row_blocks
+from bigcons.memory import row_blocks
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble_store import SUM_TOLERANCE
 
@@ -36,8 +36,8 @@ class SoftSources:
     def __init__(self, sources: Any, names: Sequence[str]) -> None:
         self.names: list[str] = list(names)
         self._sources = [_open(source, name) for source, name in zip(sources, names, strict=True)]
-        first = self._sources[0]
-        self.n_objects: int = first.n_objects
+        self.n_objects: int = self._sources[0].n_objects
+        self.ids: Ids | None = None
         for name, source in zip(names, self._sources, strict=True):
             if source.n_objects != self.n_objects:
                 raise InvalidInputError(
@@ -45,8 +45,6 @@ class SoftSources:
                     f"have {self.n_objects:,}; give one row per object, in the same order, NaN where "
                     "it is missing."
                 )
-        self.ids: Ids | None = None
-        for name, source in zip(names, self._sources, strict=True):
             ids = source.id_column
             if self.ids is not None and ids is not None:
                 refuse_other_ids(self.ids.blocks(), ids.blocks(), ids.facts.name, f"memberships of {name!r}")
@@ -67,10 +65,21 @@ class SoftSources:
         """
         readers = [_rows_of(source, rows) for source in self._sources]
         for block in row_blocks(self.n_objects, rows):
-            found = np.empty((block.n_rows, int(self.offsets[-1])), np.float32)
+            memberships = np.empty((block.n_rows, int(self.offsets[-1])), np.float32)
             for name, (first, last), reader in zip(self.names, pairwise(self.offsets), readers, strict=True):
-                found[:, first:last] = _on_the_simplex(next(reader)[1], block, name)
-            yield found
+                values = next(reader).astype(np.float64)
+                missing = np.isnan(values).all(axis=1) | ~values.any(axis=1)
+                values[missing] = 0.0
+                sums = values.sum(axis=1)
+                bad = ~missing & ~((np.abs(sums - 1.0) <= SUM_TOLERANCE) & (values >= 0).all(axis=1))
+                if bad.any():
+                    i = int(np.argmax(bad))
+                    raise InvalidInputError(
+                        f"memberships of object {block.start + i} in {name!r} have sum {sums[i]:g} and "
+                        f"minimum {values[i].min():g}; give probabilities, or all NaN where it is missing."
+                    )
+                memberships[:, first:last] = values / np.where(missing, 1.0, sums)[:, None]
+            yield memberships
 
     def count_labeled(self, *, rows: int = 4096, may_be_empty: bool = False) -> np.ndarray:
         """Read everything once and return how many objects each partition labels, ``(M,)`` int64.
@@ -99,9 +108,7 @@ def listed(
             "one for each partition."
         )
     sources = [source if _is_consensus(source) else select(source, id=id) for source in sources]
-    if names is None:
-        return sources, [f"p{first + u}" for u in range(len(sources))]
-    return sources, partition_names(names, len(sources), "tables")
+    return sources, partition_names(names, len(sources), "tables", first)
 
 
 def _is_consensus(source: Any) -> bool:
@@ -109,43 +116,25 @@ def _is_consensus(source: Any) -> bool:
 
 
 def _open(source: Any, name: str) -> Features | Consensus:
-    if isinstance(source, (str, os.PathLike)) and is_store(source):
-        source = Consensus.open(source)
-    if isinstance(source, Consensus):
-        source.read_memberships(0, 0)  # raises if there are only labels
-        return source
-    if isinstance(source, (list, tuple)):
-        source = np.asarray(source)
+    if _is_consensus(source):
+        consensus = source if isinstance(source, Consensus) else Consensus.open(source)
+        consensus.read_memberships(0, 0)  # raises if there are only labels
+        return consensus
     from bigcons.io.features import Features
 
+    source = np.asarray(source) if isinstance(source, (list, tuple)) else source
     table = Features(open_source(source, "memberships"), may_be_missing=True)
     if not table.encoding.is_plain:
         raise InvalidInputError(f"memberships of {name!r} have a column of text; pass numbers.")
     return table
 
 
-def _rows_of(source: Features | Consensus, rows: int) -> Iterator[tuple[Block, np.ndarray]]:
+def _rows_of(source: Features | Consensus, rows: int) -> Iterator[np.ndarray]:
     """Yield the memberships of one partition, missing rows as NaN or 0."""
     if not isinstance(source, Consensus):
-        yield from source.iterate(rows)
+        yield from (values for _, values in source.iterate(rows))
         return
     for block in source.blocks(rows):
         missing = source.read_labels(block.start, block.stop) < 0
         memberships = source.read_memberships(block.start, block.stop)
-        yield block, np.where(missing[:, None], np.float32(0), memberships)
-
-
-def _on_the_simplex(rows: np.ndarray, block: Block, name: str) -> np.ndarray:
-    """Return memberships divided by their sum, float64, missing rows as 0; refuse any other."""
-    rows = rows.astype(np.float64)
-    missing = np.isnan(rows).all(axis=1) | ~rows.any(axis=1)
-    rows[missing] = 0.0
-    sums = rows.sum(axis=1)
-    bad = ~missing & ~((np.abs(sums - 1.0) <= SUM_TOLERANCE) & (rows >= 0).all(axis=1))
-    if bad.any():
-        i = int(np.argmax(bad))
-        raise InvalidInputError(
-            f"memberships of object {block.start + i} in {name!r} have sum {sums[i]:g} and minimum "
-            f"{rows[i].min():g}; give probabilities, or NaN in all columns where it is missing."
-        )
-    return rows / np.where(missing, 1.0, sums)[:, None]
+        yield np.where(missing[:, None], np.float32(0), memberships)

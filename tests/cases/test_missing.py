@@ -52,25 +52,6 @@ def test_text_is_missing_on_every_route(kind, tmp_path):
     assert [row[1] for row in values_of(added)] == MEANT
 
 
-@pytest.mark.parametrize("make", [np.array, lambda x: np.array(x, object), lambda x: x])
-def test_text_is_missing_in_arrays_and_lists(make):
-    texts = [["" if text is None else text] for text in TEXTS]
-    assert values_of(Ensemble.from_labels(make(texts))) == [[value] for value in MEANT]
-    assert Ensemble.from_runs([[text for (text,) in texts]]).n_clusters.tolist() == [2]
-
-
-@pytest.mark.parametrize("column", [["x", "", "x", "y"], ["x", " ", "x", "y"], ["x", None, "x ", "y"]])
-def test_empty_text_in_memory_is_no_cluster(column):
-    assert Ensemble.from_labels(pd.DataFrame({"a": column})).n_clusters.tolist() == [2]
-
-
-@pytest.mark.parametrize("gap", ["", " ", None, np.nan, pd.NA, -1, -7, -1.0])
-def test_numbers_beside_what_is_missing(gap):
-    column = np.array([3, gap, 5], object)
-    for source in (column[:, None], pd.DataFrame({"a": column}), column[:, None].tolist()):
-        assert values_of(Ensemble.from_labels(source)) == [[3], [None], [5]]
-
-
 def test_names_of_clusters_that_look_like_numbers_stay_apart(tmp_path):
     for labels in (["1_1", "11", "1"], ["1e5", "100000", "1"], ["01", "1", "2"]):
         (tmp_path / "x.csv").write_text("a\n" + "\n".join(labels))
@@ -167,5 +148,7 @@ def test_votes__of_new_objects_are_those_of_the_fit():
 def test_missing__is_for_tables_of_labels(tmp_path):
     stored = Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
     for source in (stored, tmp_path / "e.zarr"):
-        with pytest.raises(InvalidInputError, match="missing= is for tables of labels, not an ensemble"):
+        with pytest.raises(
+            InvalidInputError, match="missing= is for tables of labels or features, not an ensemble"
+        ):
             Ensemble.from_labels(source, missing=0)

@@ -28,18 +28,18 @@ def parquet():
 @pytest.mark.parametrize(
     ("content", "remedy"),
     [
-        (b"a|b\n0|1\n1|0\n", "separated by vertical bars; pass sep="),
-        (b"0 1 2\n1 1 2\n", "separated by blanks"),
-        (b"a;b\n1,5;2,5\n", "separated by semicolons"),
-        (gzip.compress(TEXT, mtime=0), "NUL byte|is not UTF-8"),
-        (pa.compress(TEXT, "zstd", asbytes=True), "NUL byte|is not UTF-8"),
-        (parquet(), "NUL byte|is not UTF-8"),
+        (b"a|b\n0|1\n1|0\n", "may separate columns; pass sep='\\|'"),
+        (b"0 1 2\n1 1 2\n", "may separate columns; pass sep=' '"),
+        (b"a;b\n1,5;2,5\n", "may separate columns; pass sep=';'"),
+        (gzip.compress(TEXT, mtime=0), "NUL bytes|in UTF-8"),
+        (pa.compress(TEXT, "zstd", asbytes=True), "NUL bytes|in UTF-8"),
+        (parquet(), "NUL bytes|in UTF-8"),
         (b"PK\3\4 of Excel", "is no CSV, but begins with b'PK"),
-        (b"\xef\xbb\xbf<!DOCTYPE html>\n<html></html>\n", "is no CSV, but begins with b'<!DOCTYPE"),
+        (b"\xef\xbb\xbf<!DOCTYPE html>\n<html></html>\n", "is no CSV, but begins with .*<!DOCTYPE"),
         (b'{"a": 0, "b": 1}\n{"a": 1, "b": 1}\n', "is no CSV"),
         (b"version https://git-lfs.github.com/spec/v1\nsize 9\n", "is no CSV"),
-        (b"sep=,\na,b\n0,1\n", "no name for column 1"),
-        (b"sep=;\na;b\n0;1\n", "separated by semicolons"),
+        (b"sep=,\na,b\n0,1\n", "has a header of 2 columns, one without a name"),
+        (b"sep=;\na;b\n0;1\n", "may separate columns; pass sep=';'"),
         (b"a\n0\n\n1\n", "empty line in place of row 1 .*; write NA"),
         (b"a\n0\n1\n\n", "empty line in place of row 2 "),
         (b"a\n99999999999999999999\n1\n", r"has label 99999999999999999999; .* below 2\*\*63"),
@@ -95,7 +95,9 @@ def test_compressed_text(suffix, compressed, tmp_path):
 )
 def test_text_that_may_be_numbers_or_dates_is_a_category_if_it_is_named(texts):
     frame = pd.DataFrame({"x": texts, "y": [1.0, 2.0]})
-    with pytest.raises(InvalidInputError, match=r"'x' of features has text such as .*categorical=") as caught:
+    with pytest.raises(
+        InvalidInputError, match=r"may be numbers or dates in column 'x', such as .*categorical="
+    ) as caught:
         open_features(frame)
     assert "\n" not in str(caught.value)
     assert open_features(bc.select(frame, categorical="x")).n_features == 3
@@ -106,7 +108,7 @@ def test_decimal_commas_are_read_where_they_are_named(tmp_path, suffix):
     numbers = pd.DataFrame({"a": [1.5, -2.25, 7.0, 4.0], "b": [1e-3, 2.0, 3.5, -0.5], "c": [1, 2, 3, 4]})
     path = tmp_path / f"x.{suffix}"
     numbers.to_csv(path, sep=";", decimal=",", index=False)
-    with pytest.raises(InvalidInputError, match=r"text such as '-2,25'.*--decimal ,\)"):
+    with pytest.raises(InvalidInputError, match=r"such as '-2,25'.*--decimal ,\)"):
         open_features(bc.select(path, sep=";"))
     found = open_features(bc.select(path, sep=";", decimal=","))
     (tmp_path / "point.csv").write_text(numbers.to_csv(index=False))
@@ -124,12 +126,15 @@ def test_decimal_is_refused_where_it_changes_nothing_or_does_not_fit(tmp_path):
     for call, message in (
         (
             lambda: open_features(bc.select(path, sep=";", decimal=",")),
-            "text such as '1.2",
+            "such as '1.2",
         ),
-        (lambda: open_features(bc.select(pd.DataFrame({"a": [1.5, 2]}), decimal=",")), "for files of text"),
+        (
+            lambda: open_features(bc.select(pd.DataFrame({"a": [1.5, 2]}), decimal=",")),
+            "is for features in files of text",
+        ),
         (
             lambda: bc.Ensemble.from_labels(bc.select(path, decimal=",", sep=";")),
-            "for tables of features, not",
+            "is for features in files of text",
         ),
         (lambda: bc.select(path, decimal=";"), "decimal=';'"),
     ):
@@ -148,19 +153,10 @@ def test_other_text_is_a_category(texts):
     assert open_features(pd.DataFrame({"x": texts, "y": [1.0, 2.0]})).n_features == 3
 
 
-@pytest.mark.parametrize("name", ["x.xlsx", "X.XLS", "x.ods"])
-def test_workbooks_are_refused(name, tmp_path):
-    (tmp_path / name).write_bytes(b"PK")
-    with pytest.raises(InvalidInputError, match=r"has suffix .*; use .npy, .csv"):
-        bc.Ensemble.from_labels(tmp_path / name)
-
-
-@pytest.mark.parametrize("by_column", [False, True])
-def test_what_is_missing_among_features_stays_so_for_new_rows(by_column, tmp_path):
+def test_what_is_missing_among_features_stays_so_for_new_rows(tmp_path):
     path = tmp_path / "x.csv"
     pd.DataFrame({"a": ["?", "1", "2.5", "7"] * 5, "b": ["x", "y", "-", "?"] * 5}).to_csv(path, index=False)
-    missing = {"a": "?", "b": ["?", "-"]} if by_column else ["?", "-"]
-    x = bc.select(path, missing=missing)
+    x = bc.select(path, missing=["?", "-"])
     ensemble = bc.generate.kmeans(x, n_partitions=2, n_clusters=2, random_state=0)
     encoding = ensemble.generator.encoding
     assert encoding.names == ["a", "b=x", "b=y", "b is missing"]
@@ -173,29 +169,18 @@ def test_what_is_missing_among_features_stays_so_for_new_rows(by_column, tmp_pat
 
 def test_a_word_far_down_among_numbers_is_named(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n" + "0.25,1\n" * 160_000 + "?,1\n")
-    with pytest.raises(
-        InvalidInputError, match=r"invalid value '\?'\); name it in missing= of bigcons.select"
-    ):
+    with pytest.raises(InvalidInputError, match=r"invalid value '\?'\); name in missing= of bigcons.select"):
         open_features(tmp_path / "x.csv")
     assert open_features(bc.select(tmp_path / "x.csv", missing="?")).n_objects == 160_001
-
-
-def test_text_of_digits_is_a_number_where_a_gap_was_named_in_it():
-    frame = pd.DataFrame({"a": ["1", "?", "2"], "b": ["1", "3", "2"], "c": ["$1", "?", "$2"]})
-    x = bc.select(frame, missing="?")
-    assert open_features(x, columns="a").names == ["a"]
-    for name in "bc":
-        with pytest.raises(InvalidInputError, match=rf"'{name}' .* text such as '"):
-            open_features(x, columns=name)
 
 
 @pytest.mark.parametrize("column", [[[1.0, 2.0], [3.0, 4.0]], [["a"], ["b", "c"]]])
 def test_columns_of_lists_are_neither_features_nor_labels(column):
     table = pa.table({"v": column, "x": [0, 1]})
-    with pytest.raises(InvalidInputError, match=r"'v' .* has type list<.*; drop it .* a list to columns"):
+    with pytest.raises(InvalidInputError, match=r"'v \(list<.*lists to columns"):
         open_features(table)
     with pytest.raises(
-        InvalidInputError, match=r"'v' has labels .* use a column of labels for each partition"
+        InvalidInputError, match=r"'v' has labels .*use a column of labels for each partition"
     ):
         Ensemble.from_labels(table)
 
@@ -215,7 +200,7 @@ def test_indicators_of_clusters_are_no_partitions(x):
 
 def test_a_matrix_of_pairs_is_no_ensemble():
     together = (RUN[:, None] == RUN).astype(int)
-    with pytest.raises(InvalidInputError, match="is a symmetric matrix of 30 rows"):
+    with pytest.raises(InvalidInputError, match="may be a symmetric matrix"):
         Ensemble.from_labels(together)
     together[0, 1] = 1
     assert Ensemble.from_labels(together).n_partitions == 30
@@ -235,9 +220,9 @@ def test_floats_that_hold_no_whole_number_exactly():
     ("x", "remedy"),
     [
         (scipy.sparse.csr_matrix(INDICATORS), r"x\.toarray\(\), with missing=\[0\]"),
-        (pd.DataFrame.sparse.from_spmatrix(scipy.sparse.csr_matrix(INDICATORS)), r"sparse\.to_dense"),
+        (pd.DataFrame.sparse.from_spmatrix(scipy.sparse.csr_matrix(INDICATORS)), "type Sparse"),
         (pd.Series(RUN), r"x\.to_frame"),
-        (pa.array(RUN), r"pyarrow\.table\(\{'x': x\}\)"),
+        (pa.array(RUN), "cannot be read"),
         (np.rec.fromarrays([RUN, RUN], names="a,b"), r"structured array; pass pandas\.DataFrame\(x\)"),
         (np.random.default_rng(0).dirichlet([1, 1, 1], 9), r"pass memberships to Ensemble\.from_memberships"),
     ],
@@ -245,29 +230,6 @@ def test_floats_that_hold_no_whole_number_exactly():
 def test_types_that_are_no_labels_name_the_remedy(x, remedy):
     with pytest.raises(InvalidInputError, match=remedy):
         Ensemble.from_labels(x)
-
-
-def test_a_folder_of_several_kinds_or_none_is_refused(tmp_path):
-    with pytest.raises(InvalidInputError, match=r"is a folder without tables; .*\*\*/\*\.parquet"):
-        Ensemble.from_labels(tmp_path)
-    (tmp_path / "x.csv").write_bytes(TEXT)
-    (tmp_path / "x.parquet").write_bytes(parquet())
-    with pytest.raises(InvalidInputError, match=r"files of Parquet and of text, x\.parquet and x\.csv"):
-        Ensemble.from_labels(tmp_path)
-    assert Ensemble.from_labels(tmp_path / "*.csv").n_objects == 2
-
-
-@pytest.mark.parametrize(
-    ("texts", "days"),
-    [
-        (["2020-01-01T00:00:00Z", "2020-01-02T02:00:00+02:00"], [18262.0, 18263.0]),
-        (["2020-01-01 12:00", "2020-01-02"], [18262.5, 18263.0]),
-        (["2020-01-01", "2020-01-02"], [18262.0, 18263.0]),
-    ],
-)
-def test_dates_in_text_with_and_without_a_zone(texts, days):
-    features = open_features(pd.DataFrame({"x": texts, "y": [1.0, 2.0]}))
-    assert features.read(0, 2)[:, 0].tolist() == days
 
 
 def test_missing_may_be_a_boolean(tmp_path):
@@ -298,13 +260,3 @@ def test_columns_of_one_name_are_refused_by_name():
     ):
         with pytest.raises(InvalidInputError, match="more than one column 'a'; give each its own name"):
             open_features(x)
-
-
-def test_series_of_rows_in_another_order_are_not_compared():
-    truth = pd.Series([0, 1, 1], index=list("abc"))
-    with pytest.raises(InvalidInputError, match=r"in another order; .* such as truth\.loc\[labels\.index\]"):
-        bc.metrics.adjusted_rand(truth, truth[::-1])
-    assert bc.metrics.adjusted_rand(truth[::-1], truth[::-1]) == 1
-    assert bc.metrics.adjusted_rand(truth, [5, 7, 7]) == 1
-    numbered = truth.set_axis([4, 5, 6])  # as a split leaves it beside predicted labels
-    assert bc.metrics.adjusted_rand(numbered, pd.Series([5, 7, 7])) == 1

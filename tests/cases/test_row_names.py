@@ -92,8 +92,8 @@ def test_names_of_rows_give_way_to_other_ids(tmp_path):
     for path in (tmp_path / "x.parquet", tmp_path / "x.csv"):
         ensemble = Ensemble.from_labels(path, id="who")
         assert (ensemble.names, ensemble.ids.tolist()) == (["u", "v"], ["a", "b", "c"])
-    assert Ensemble.from_labels(tmp_path / "x.csv", id=0, drop="who").ids.tolist() == list("pqr")
-    assert Ensemble.from_labels(tmp_path / "x.csv", columns=[1, 2]).names == ["u", "v"]
+    assert Ensemble.from_labels(tmp_path / "x.csv", id="index", drop="who").ids.tolist() == list("pqr")
+    assert Ensemble.from_labels(tmp_path / "x.csv", columns=[0, 1]).names == ["u", "v"]  # of its columns
 
 
 NO_IDS = {
@@ -232,7 +232,7 @@ def test_the_rest_of_a_data_frame_is_appended():
     ensemble.append_objects(frame[40:50]).append_objects(frame[50:].reset_index(drop=True))
     assert (ensemble.ids, values_of(ensemble)) == (None, frame.to_numpy().tolist())
     for rest in (frame[20:30], frame[::-1], frame.set_axis(IDS["text"])):
-        with pytest.raises(InvalidIdsError, match=r"leave out the id, by df\.reset_index\(drop=True\)"):
+        with pytest.raises(InvalidIdsError, match=r"leave out the id of the new ones"):
             ensemble.append_objects(rest)
     named = Ensemble.from_labels(frame[20:40])
     named.append_objects(frame[50:])
@@ -266,21 +266,6 @@ def test_an_index_of_levels_is_no_partition(tmp_path):
     NAMED.assign(a=[0, 0, 1]).set_index("a", append=True).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(InvalidInputError, match="has an index of 2 levels"):
         Ensemble.from_labels(tmp_path / "x.parquet")
-
-
-@pytest.mark.parametrize("levels", [("s", "pqr"), ([0], "pqr"), ("s", [1, 2, 3]), ([0], [1, 2, 3])])
-def test_an_index_of_levels_is_refused_in_memory_as_in_files(levels):
-    frame = NAMED.set_axis(pd.MultiIndex.from_product(map(list, levels), names=["sample", "cell"]))
-    for read in (Ensemble.from_labels, open_features):
-        with pytest.raises(
-            InvalidInputError, match=r"2 levels; call reset_index\(\) and .* or reset_index\(drop=True\)"
-        ):
-            read(frame)
-        with pytest.raises(InvalidInputError, match="2 levels"):
-            read(frame, id="cell")
-    assert values_of(Ensemble.from_labels(frame, drop="index")) == ROWS
-    flat = frame.reset_index()
-    assert Ensemble.from_labels(flat, id="cell", drop="sample").ids.tolist() == flat["cell"].tolist()
 
 
 def test_arrow_tables_keep_the_index_of_pandas():
@@ -349,16 +334,12 @@ def test_names_of_observations_are_the_ids_of_an_anndata():
     assert features.ids.hold().values.to_pylist() == OBS.index.tolist()
 
 
-def test_measurements_of_an_anndata_are_no_partitions():
-    with pytest.raises(
-        InvalidInputError, match=r"numbers in 2 columns, 'n_genes', 'total_counts', .*columns='leiden\*'"
-    ):
-        Ensemble.from_labels(AnnData(OBS))
-    with pytest.raises(InvalidInputError, match=r"^obs has numbers in 1 column, 'n_genes', which may be"):
-        Ensemble.from_labels(AnnData(OBS), drop="total_counts")
+def test_partitions_of_an_anndata_are_named():
+    for drop in (None, ["n_genes", "total_counts"]):
+        with pytest.raises(InvalidInputError, match=r"may have measurements .*columns='leiden\*'"):
+            Ensemble.from_labels(AnnData(OBS), drop=drop)
     with pytest.raises(UnknownColumnError, match=r"^no column of obs matches 'louvain\*'; choose one of"):
         Ensemble.from_labels(AnnData(OBS), columns="louvain*")
-    assert Ensemble.from_labels(AnnData(OBS), drop=["n_genes", "total_counts"]).n_partitions == 2
     assert Ensemble.from_labels(AnnData(OBS), columns=["n_genes"]).n_partitions == 1
 
 
@@ -531,15 +512,6 @@ def test_match_joins_a_series_by_its_index(kind):
         for y in (old, old[:50]):
             assert bc.match(x, y).labels.tolist() == TRUTH.tolist()
     assert bc.match(new.to_numpy(), old.sort_index().loc[new.index].to_numpy()[:50]).n_moved == 0
-
-
-def test_features_and_labels_of_a_report_are_of_the_same_rows():
-    frame = FRAME.set_axis(IDS["text"])
-    model = bc.consensus(frame, 3, random_state=0)
-    bc.Report(model, features=frame * 1.5, pictures=False)
-    bc.Report(model, features=(frame * 1.5).to_numpy(), pictures=False)
-    with pytest.raises(InvalidInputError, match="in another order"):
-        bc.Report(model, features=(frame * 1.5)[::-1], pictures=False)
 
 
 @pytest.mark.parametrize("form", ["model", "store", "series"])

@@ -218,7 +218,7 @@ def test_resume__something_else_in_the_place_of_a_snapshot_or_block(tmp_path, ki
 )
 def test_csv__nul_bytes_are_no_cluster(tmp_path, content):
     (tmp_path / "x.csv").write_bytes(content)
-    assert "NUL byte in " in refused(lambda: Ensemble.from_labels(tmp_path / "x.csv"), InvalidInputError)
+    assert "NUL bytes" in refused(lambda: Ensemble.from_labels(tmp_path / "x.csv"), InvalidInputError)
     assert Ensemble.from_labels([["\0", "a"], ["b", "a"]]).n_clusters[0] == 2  # as it was read from files
 
 
@@ -275,11 +275,6 @@ def test_npy__hostile_headers(tmp_path, header, read):
     refused(lambda: read(tmp_path / "x.npy"))
 
 
-def test_csv__of_a_million_columns(tmp_path):
-    (tmp_path / "x.csv").write_text("1," * 999_999 + "1\n")
-    assert "has 1,000,000 columns" in refused(lambda: Ensemble.from_labels(tmp_path / "x.csv"))
-
-
 def test_csv__a_line_without_end_is_not_read(tmp_path):
     with gzip.open(tmp_path / "x.csv.gz", "wb", compresslevel=1) as file:
         file.write(bytes(64 * MB))
@@ -299,15 +294,6 @@ def test_parquet__nested_types(tmp_path, kind, read):
     values = pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())) if kind == "map" else NESTED[kind]
     parquet.write_table(pa.table({"a": values, "b": [1, 2]}), tmp_path / "x.parquet")
     assert "'a'" in refused(lambda: read(tmp_path / "x.parquet"), InvalidInputError)
-
-
-def test_parquet__columns_beyond_the_file(tmp_path):
-    """What lies where the footer says is not looked for beyond the end."""
-    values = np.random.default_rng(0).integers(2**62, size=3000)
-    parquet.write_table(pa.table({"a": values}), tmp_path / "x.parquet", use_dictionary=False)
-    content = (tmp_path / "x.parquet").read_bytes()
-    (tmp_path / "x.parquet").write_bytes(content[:4] + content[10_000:])
-    assert "beyond the file" in refused(lambda: Ensemble.from_labels(tmp_path / "x.parquet"))
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])

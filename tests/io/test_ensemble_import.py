@@ -6,8 +6,6 @@ import dask.array
 import dask.dataframe
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 import zarr
 
@@ -49,13 +47,6 @@ def read(x):
     return Ensemble.from_labels(x, columns=NAMES)
 
 
-def in_parts(frame, directory, write):
-    """Twelve files, so that their names do not sort as their numbers do."""
-    directory.mkdir()
-    for index, start in enumerate(range(0, N_OBJECTS, 250)):
-        write(frame.iloc[start : start + 250], directory / f"part.{index}.parquet")
-
-
 ARRAY_FILES = {
     "l.npy": lambda path, labels: np.save(path, labels),
     "fortran.npy": lambda path, labels: np.save(path, np.asfortranarray(labels)),
@@ -79,23 +70,6 @@ def test_import_labels__of_a_file_of_numbers(tmp_path, labels, name):
     assert stored.provenance.items() >= {"made_by": "import_labels", "source": str(tmp_path / name)}.items()
 
 
-TABLE_FILES = {
-    "l.csv": lambda frame, path: frame.to_csv(path, index=False),
-    "l.parquet": lambda frame, path: frame.to_parquet(path, row_group_size=500),
-    "dictionary.parquet": lambda frame, path: frame.astype({"c": "category"}).to_parquet(path),
-    "polars.parquet": lambda frame, path: pl.from_pandas(frame).write_parquet(path),
-    "parts.parquet": lambda frame, path: in_parts(frame, path, lambda part, file: part.to_parquet(file)),
-}
-
-
-@pytest.mark.parametrize("name", TABLE_FILES)
-def test_import_labels__of_a_table_file(tmp_path, frame, name):
-    TABLE_FILES[name](frame, tmp_path / name)
-    stored = import_labels(tmp_path / name, tmp_path / "e", columns=NAMES)
-    assert stored.names == NAMES
-    assert values_of(read(tmp_path / name)) == values_of(stored) == values_of(read(frame))
-
-
 def test_import_labels__of_a_dask_array(tmp_path, labels):
     lazy = dask.array.from_array(labels, chunks=(700, 2))
     assert values_of(import_labels(lazy, tmp_path / "e")) == values_of(Ensemble.from_labels(labels))
@@ -104,14 +78,6 @@ def test_import_labels__of_a_dask_array(tmp_path, labels):
     assert values_of(Ensemble.from_labels(unknown)) == values_of(
         Ensemble.from_labels(labels[labels[:, 0] >= 0])
     )
-
-
-@pytest.mark.filterwarnings("default")
-def test_import_labels__of_a_dask_dataframe(tmp_path, frame):
-    dataframe = dask.dataframe.from_pandas(frame, npartitions=4)
-    stored = import_labels(dataframe, tmp_path / "e", columns=NAMES)
-    assert stored.names == NAMES
-    assert values_of(stored) == values_of(read(frame))
 
 
 @pytest.mark.parametrize("rows", [37, 999, 10_000])
@@ -131,23 +97,9 @@ def test_import_labels__numbers_in_csv_are_numbers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "names", "n_objects"),
-    [
-        ('"a, b",c\n0,0\n', ["a, b", "c"], 1),
-        ("\ufeffa,b\n0,0\n", ["a", "b"], 1),
-        ("a\r\nx\r\n", ["a"], 1),
-    ],
-)
-def test_import_labels__takes_the_names_in_the_first_line_of_csv(tmp_path, text, names, n_objects):
-    (tmp_path / "l.csv").write_bytes(text.encode())
-    ensemble = Ensemble.from_labels(tmp_path / "l.csv")
-    assert (ensemble.names, ensemble.n_objects) == (names, n_objects)
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,,b\n0,1,1\n1,0,1\n", "no name for column 1"),
+        ("a,,b\n0,1,1\n1,0,1\n", "has a header of 3 columns, one without a name"),
         ("a,b\n1.5,0\n", "partition 'a' has label 1.5"),
         ("a,b\n1,0\n1\n", "cannot be read as CSV"),
         ("a,b\n,\n", "partition 'a' has no labels"),
@@ -170,7 +122,7 @@ def test_import_labels__reports_missing_and_unknown_files(tmp_path):
     for name, error, message in [
         ("nothing.npy", StoreNotFoundError, "does not exist"),
         ("l.txt", InvalidInputError, "suffix '.txt'; use .npy"),
-        ("empty.parquet", InvalidInputError, "is a folder without tables; pass its files"),
+        ("empty.parquet", InvalidInputError, "is a folder without tables"),
     ]:
         with pytest.raises(error, match=message):
             import_labels(tmp_path / name, tmp_path / "e")
@@ -187,22 +139,13 @@ def test_import_labels__rejects_damaged_files_in_one_line(tmp_path, suffix, data
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["l.npy", "fortran.npy", "l.parquet"])
-def test_import_labels__rejects_cut_files(tmp_path, labels, frame, name):
-    path = tmp_path / name
-    TABLE_FILES[name](frame, path) if name in TABLE_FILES else ARRAY_FILES[name](path, labels)
-    path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(BigconsError):
-        import_labels(path, tmp_path / "e")
-
-
 @pytest.mark.parametrize("shape", [(10**12, 3), (3, 10**12), (-1, 3)])
 def test_import_labels__rejects_more_rows_than_the_file_has(tmp_path, shape):
     with (tmp_path / "l.npy").open("wb") as file:
         header = {"descr": "|i1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         file.write(b"123")
-    with pytest.raises(InvalidInputError, match=r"is truncated|negative shape|pass at most"):
+    with pytest.raises(InvalidInputError, match=r"cannot be read as .npy"):
         import_labels(tmp_path / "l.npy", tmp_path / "e")
 
 
@@ -219,7 +162,7 @@ class Marker:
 def test_import_labels__never_unpickles(tmp_path):
     payload = np.array([[Marker(str(tmp_path / "ran"))]], dtype=object)
     np.save(tmp_path / "l.npy", payload, allow_pickle=True)
-    with pytest.raises(InvalidInputError, match="pickled objects, which are never loaded"):
+    with pytest.raises(InvalidInputError, match="pickles are never loaded"):
         import_labels(tmp_path / "l.npy", tmp_path / "e")
     assert not (tmp_path / "ran").exists()
     np.load(tmp_path / "l.npy", allow_pickle=True)
@@ -228,7 +171,7 @@ def test_import_labels__never_unpickles(tmp_path):
 
 def test_import_labels__rejects_old_zarr_and_unknown_codecs(tmp_path):
     zarr.create_array(str(tmp_path / "v2.zarr"), data=np.zeros((2, 2), np.int8), zarr_format=2)
-    with pytest.raises(InvalidInputError, match=r"version 3"):
+    with pytest.raises(InvalidInputError, match=r"Zarr array of version 2"):
         import_labels(tmp_path / "v2.zarr", tmp_path / "e")
     zarr.create_array(str(tmp_path / "v3.zarr"), data=np.zeros((2, 2), np.int8))
     file = tmp_path / "v3.zarr/zarr.json"
@@ -311,15 +254,3 @@ def test_ensemble_of__assembles_columns(tmp_path, labels):
     assert stored.names == NAMES
     assert stored.provenance == {"made_by": "test"}
     assert stored.chunk_rows == 512
-
-
-def test_ensemble_of__rejects_columns_of_different_lengths(tmp_path):
-    with pytest.raises(InvalidInputError, match=r"column 1 has shape \(2,\) but n_objects=3"):
-        columns_source([np.zeros(3, int), np.zeros(2, int)], 3)
-    with pytest.raises(InvalidInputError, match="empty"):
-        ensemble_of(columns_source([], 3), tmp_path / "e", provenance={})
-
-
-def test_import_labels__arrow_tables_in_memory(tmp_path, frame):
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    assert values_of(import_labels(table, tmp_path / "e", columns=NAMES)) == values_of(read(frame))

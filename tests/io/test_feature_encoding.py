@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import csv, parquet
 from scipy import sparse
 
 import bigcons as bc
@@ -40,7 +39,6 @@ def tables(draw):
         "many": lambda: [f"v{v}" for v in rng.integers(0, 200, n)],
         "day": lambda: np.datetime64("2020-01-01") + rng.integers(0, 900, n).astype("timedelta64[D]"),
         "time": lambda: np.datetime64("2020-01-01T00:00", "us") + rng.integers(0, 10**12, n),
-        "span": lambda: rng.integers(0, 10**6, n).astype("timedelta64[s]"),
     }
     for position, kind in enumerate(draw(st.lists(st.sampled_from(sorted(makers)), max_size=6))):
         missing = rng.random(n) < draw(st.sampled_from([0.0, 0.3, 1.0]))
@@ -91,7 +89,9 @@ FRAME = pd.DataFrame(
     {
         "city": ["Oslo", "Rome", " Oslo ", "", None, "Bern"] * 3,
         "age": [30.5, np.nan, 40.0, 50.0, 20.0, 33.0] * 3,
-        "joined": ["2020-01-31", "2021-05-01", "2020-02-03", "2019-12-31", "2020-01-01", "2020-07-07"] * 3,
+        "joined": pd.to_datetime(
+            ["2020-01-31", "2021-05-01", "2020-02-03", "2019-12-31"] * 4 + ["2020-07-07"] * 2
+        ),
         "active": [True, False, True, True, False, True] * 3,
         "zip": [f"z{v}" for v in range(18)],
     }
@@ -102,7 +102,7 @@ def test_encoding__is_the_same_from_every_source(tmp_path):
     choice = {"columns": ["city", "age", "joined", "active"]}
     FRAME.to_csv(tmp_path / "x.csv", index=False)
     FRAME.to_parquet(tmp_path / "x.parquet")
-    typed = FRAME.assign(joined=pd.to_datetime(FRAME["joined"]), city=FRAME["city"].astype("category"))
+    typed = FRAME.assign(city=FRAME["city"].astype("category"))
     sources = [FRAME, typed, pa.Table.from_pandas(FRAME), tmp_path / "x.csv", tmp_path / "x.parquet"]
     expected = encoding_of(FRAME, **choice)
     assert expected.scaling.shares.tolist() == [pytest.approx(1 / 6)]  # of the only column of numbers
@@ -110,10 +110,7 @@ def test_encoding__is_the_same_from_every_source(tmp_path):
     for source in sources:
         np.testing.assert_allclose(encoding_of(source, **choice).transform(source), points, atol=1e-6)
         np.testing.assert_allclose(expected.transform(source), points, atol=1e-6)
-    assert (
-        expected.summary()
-        == "4 columns: 1 number (age), 1 boolean (active), 1 date (joined), 1 category (city)"
-    )
+    assert expected.summary() == "4 columns: 2 numbers (age, active), 1 date (joined), 1 category (city)"
 
 
 def test_encoding__values_that_did_not_occur_are_none_of_the_known_ones():
@@ -176,56 +173,16 @@ def test_categories__are_of_tables_of_features_and_of_columns_that_exist():
     frame = pd.DataFrame({"a": [0, 1, 1], "b": [2, 1, 2]})
     with pytest.raises(InvalidInputError, match="categorical= is for tables of features, not labels"):
         bc.Ensemble.from_labels(bc.select(frame, categorical="a"))
-    with pytest.raises(InvalidInputError, match="categorical= is for tables of features, not sparse"):
+    with pytest.raises(
+        InvalidInputError, match="categorical= is for tables of features, not features in csr_matrix"
+    ):
         open_features(bc.select(sparse.csr_matrix(np.eye(3)), categorical=0))
     with pytest.raises(UnknownColumnError, match="'c'"):
         open_features(bc.select(frame, categorical="c"))
     assert open_features(bc.select(frame, categorical="*")).names == ["a=0", "a=1", "b=1", "b=2"]
 
 
-@pytest.mark.parametrize("missing", ["?", {"spend": "?"}, {"spend": ["?"], "age": [-9]}])
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_encoding__takes_logarithms_of_numbers_beside_what_is_named_as_missing(tmp_path, missing, suffix):
-    table = pa.table({"spend": ["1.5", "?", "100", "-50.25"], "age": [1, -9, 3, 4]})
-    path = tmp_path / f"x{suffix}"
-    {".csv": csv.write_csv, ".parquet": parquet.write_table}[suffix](table, path)
-    chosen = bc.select(path, missing=missing)
-    spend, age = open_features(chosen, log="spend").encoding.columns
-    assert (spend.kind, spend.logged, age.logged) == ("number", True, False)
-
-
 # What is refused
-
-
-def test_features__tell_all_that_is_wrong_before_any_id_is_read():
-    broken = FRAME.assign(tags=[[1]] * 18, box=[{"a": 1}] * 18, id=0)
-    with pytest.raises(InvalidInputError) as caught:
-        open_features(broken, id="id")  # whose ids are all the same
-    assert str(caught.value) == (
-        "features has 2 columns that are no features: 'tags' has type list<item: int64>; 'box' has type "
-        "struct<a: int64>; drop them (drop=, --drop), or convert to numbers, dates or text, a list to "
-        "columns."
-    )
-    more = pd.DataFrame(
-        {
-            "row": np.arange(300),
-            "mail": [f"{v}@x" for v in range(300)],
-            "when": ["3/4/2024"] * 300,
-            "far": [np.inf, *range(299)],
-            "x": np.arange(300.0) % 7,
-        }
-    )
-    with pytest.raises(InvalidInputError) as caught:
-        open_features(more)
-    assert str(caught.value) == (
-        "features has 2 columns that are no features: 'row' has a different whole number in every row; "
-        "'mail' has a different text in every row; pass id='row' (--id row) if it names the rows, leave it "
-        "out with drop= (--drop), or name all features in columns= (--columns)."
-    )
-    with pytest.raises(InvalidInputError) as caught:
-        open_features(more, columns="*")
-    assert "2 columns that are no features: 'when' has text such as '3/4/2024' (write " in str(caught.value)
-    assert "'far' is infinite at row 0 (from 0) (features must be finite: replace what" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +191,9 @@ def test_features__tell_all_that_is_wrong_before_any_id_is_read():
 )
 def test_features__refuse_text_that_may_be_meant_as_numbers_or_dates(column, tmp_path):
     pd.DataFrame({"x": column, "y": np.arange(len(column)) % 3}).to_csv(tmp_path / "x.csv", index=False)
-    with pytest.raises(InvalidInputError, match=r"x\.csv has text such as '.*'; write numbers alone"):
+    with pytest.raises(
+        InvalidInputError, match=r"x\.csv has text that may be numbers or dates in column 'x', such as '.*'"
+    ):
         open_features(tmp_path / "x.csv")
     kinds = [c.kind for c in open_features(bc.select(tmp_path / "x.csv", categorical="x")).encoding.columns]
     assert kinds == ["hashed" if len(set(column)) > 64 else "category", "number"]
@@ -244,9 +203,8 @@ def test_features__refuse_text_that_may_be_meant_as_numbers_or_dates(column, tmp
 def test_features__refuse_a_column_of_different_whole_numbers_unless_it_is_chosen(is_text):
     rows = np.random.default_rng(0).permutation(300)
     table = pa.table({"no": [f"r{v}" for v in rows] if is_text else rows, "x": rows % 7})
-    what = "text" if is_text else "whole number"
     with pytest.raises(
-        InvalidInputError, match=f"'no' of features has a different {what} in every row; pass id"
+        InvalidInputError, match="another whole number or text in every row of column 'no'; pass id"
     ):
         bc.generate.kmeans(table, n_partitions=2)
     for choice in ({"id": "no"}, {"drop": "no"}, {"columns": ["no", "x"]}):

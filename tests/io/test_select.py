@@ -71,8 +71,8 @@ def test_select__takes_columns_in_order_and_the_ids(name, role, tmp_path):
 
 def test_select__numbers_the_columns_of_a_matrix():
     matrix = np.arange(12).reshape(4, 3)
-    table = open_source(bc.select(bc.select(matrix, id=0), columns=[1]), "features")  # of those left
-    assert whole(table) == [matrix[:, 2].tolist()]
+    table = open_source(bc.select(bc.select(matrix, id=0), columns=[1]), "features")
+    assert whole(table) == [matrix[:, 1].tolist()]
     assert ids_of(table, rows=3) == matrix[:, 0].tolist()
     assert np.array_equal(open_features(matrix, columns=[2, 1]).read(1, 3), matrix[1:3, [2, 1]])
     with pytest.raises(UnknownColumnError, match="no names: use 0 to 2"):
@@ -98,7 +98,7 @@ def test_select__refuses_columns_that_are_not_there():
         (["a", None, "b"], 1, "row 1 .* has no who"),
         ([1, 2, None], 2, "row 2 .* has no who"),
         (["a", "", "b"], 1, "row 1 .* has no who"),
-        ([0.5, 1.0, 2.0], None, "type double; ids must be whole numbers or text"),
+        ([0.5, 1.0, 2.0], None, "neither all whole numbers nor all text .type double"),
         (["a", 1, 2], None, "neither all whole numbers nor all text"),
         (pd.to_datetime(["2020", "2021", "2022"]), None, "type timestamp"),
     ],
@@ -207,16 +207,16 @@ def test_open__takes_folders_patterns_and_lists_of_files(tmp_path):
 
 def test_open__tells_a_file_with_another_separator(tmp_path):
     (tmp_path / "x.csv").write_text("a\tb\n1\t2\n")
-    with pytest.raises(InvalidInputError, match=r"separated by tabs; pass sep="):
+    with pytest.raises(InvalidInputError, match=r"may separate columns; pass sep=.\\t"):
         open_source(tmp_path / "x.csv", "features")
     with gzip.open(tmp_path / "x.tsv.gz", "wt") as file:
         file.write("a,b\n1,2\n")
-    with pytest.raises(InvalidInputError, match=r"separated by commas; pass sep="):
+    with pytest.raises(InvalidInputError, match=r"may separate columns; pass sep=.,"):
         open_source(tmp_path / "x.tsv.gz", "features")
 
 
 @pytest.mark.parametrize("sep", [";", "\t", "|", " "])
-@pytest.mark.parametrize("name", ["x.csv", "x.txt", "x.csv.gz", "X"])
+@pytest.mark.parametrize("name", ["x.csv.gz", "X"])
 def test_select__reads_text_with_any_separator_as_with_commas(tmp_path, sep, name):
     plain, other = tmp_path / "plain.csv", tmp_path / name
     frame = FRAME.assign(a=[0, 1, 0, 1, 1])[["who", "a"]]
@@ -241,10 +241,3 @@ def test_select__reads_text_with_any_separator_as_with_commas(tmp_path, sep, nam
 def test_select__refuses_what_separates_no_columns(sep):
     with pytest.raises(InvalidInputError, match="use one character, such as ';'"):
         bc.select("x.csv", sep=sep)
-
-
-def test_select__a_separator_is_of_text(tmp_path):
-    FRAME.to_parquet(tmp_path / "x.parquet")
-    for source in (tmp_path / "x.parquet", FRAME):
-        with pytest.raises(InvalidInputError, match="sep= is for files of text"):
-            open_source(bc.select(source, sep=";"), "features")
