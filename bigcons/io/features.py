@@ -612,10 +612,10 @@ class Features:
         kinds = [kind_of(kind) if isinstance(kind, pa.DataType) else None for kind in types]
         if None in kinds:
             triples = zip(names, types, kinds, strict=True)
-            refused = [f"{name} ({kind})" for name, kind, becomes in triples if becomes is None]
+            refused = [f"{name!r} ({kind})" for name, kind, becomes in triples if becomes is None]
             raise InvalidInputError(
-                f"{self.where} has columns of types that are no features, {shown(refused)}; leave them out "
-                "(drop=, --drop), or convert them to numbers, dates or text, lists to columns."
+                f"{self.where} has columns of types that are no features, {', '.join(refused[:20])}; leave "
+                "them out (drop=, --drop), or convert them to numbers, dates or text, lists to columns."
             )
         codes = [
             ColumnCode(name, kind or NUMBER, missing=table.rule_of(c).more_words)

@@ -392,7 +392,7 @@ def reading(where: object, kind: str) -> Iterator[None]:
     """Raise DamagedFileError, with the path before the reason, for a file that is not of its kind."""
     try:
         yield
-    except (PermissionError, MemoryError, BigconsError):
+    except (PermissionError, BigconsError):
         raise
     except Exception as error:  # parsers meet what was made to harm with errors of many types
         remedy = "write it again"

@@ -177,7 +177,7 @@ def test_a_word_far_down_among_numbers_is_named(tmp_path):
 @pytest.mark.parametrize("column", [[[1.0, 2.0], [3.0, 4.0]], [["a"], ["b", "c"]]])
 def test_columns_of_lists_are_neither_features_nor_labels(column):
     table = pa.table({"v": column, "x": [0, 1]})
-    with pytest.raises(InvalidInputError, match=r"'v \(list<.*lists to columns"):
+    with pytest.raises(InvalidInputError, match=r"'v' \(list<.*lists to columns"):
         open_features(table)
     with pytest.raises(
         InvalidInputError, match=r"'v' has labels .*use a column of labels for each partition"

@@ -147,7 +147,7 @@ def test_read__missing_numbers_of_csv_are_refused_and_missing_text_is_a_value(tm
         ),
         (pa.table({"x": pa.array([], type=pa.float64())}), "no rows"),
         (pa.table({}), "no columns"),
-        (pa.table({"x": [[1, 2]]}), "no features, 'x \\(list"),
+        (pa.table({"x": [[1, 2]]}), "no features, 'x' \\(list"),
         (3, "of type int"),
     ],
 )
