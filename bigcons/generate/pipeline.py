@@ -33,6 +33,7 @@ from bigcons.generate.training import (
     make_pool,
     measure,
     n_landmarks,
+    reach_of,
     train_centers,
 )
 from bigcons.io.columns import Column, Columns
@@ -173,10 +174,7 @@ def make_partitions(
                 )
 
         centers = train_centers(scheme, pool, sample_rows, map_sets)
-        n_chosen = min(len(pool.rows), 10_000, max((1 << 22) // scaling.width, 1))
-        points = pool.points[np.arange(n_chosen) * len(pool.rows) // n_chosen]
-        nearest = centers.label(points, np.ones((len(centers.offsets) - 1, n_chosen), bool))[1]
-        reach = float(np.quantile(centers.distances(points, nearest), 0.99))
+        reach = reach_of(centers, pool)
         del pool
         names = [f"p{u}" for u in range(scheme.n_partitions)]
         subsets = [scheme.subset(partitions[0]) for partitions in scheme.sets()]

@@ -175,10 +175,14 @@ class Scheme:
 
     def sets(self) -> list[tuple[int, ...]]:
         """Return the partitions of each set of centers: one by k-means, or a third of those by landmarks."""
-        partitions = range(self.n_partitions)
-        by_landmarks = [u for u in partitions if self.is_by_landmarks(u)]
-        shared = [tuple(by_landmarks[first::3]) for first in range(min(3, len(by_landmarks)))]
-        return sorted([*shared, *((u,) for u in partitions if not self.is_by_landmarks(u))])
+        shared: dict[int, list[int]] = {}
+        n_by_landmarks = 0
+        for u in range(self.n_partitions):
+            key = u
+            if self.is_by_landmarks(u):
+                key, n_by_landmarks = -1 - n_by_landmarks % 3, n_by_landmarks + 1
+            shared.setdefault(key, []).append(u)
+        return list(map(tuple, shared.values()))
 
     def draw(self, u: int) -> tuple[np.random.Generator, int]:
         """Return the generator of partition ``u``, and its number of clusters, the first draw."""

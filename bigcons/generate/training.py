@@ -400,6 +400,15 @@ def centers_of(scheme: Scheme, trained: list[np.ndarray]) -> Centers:
     return Centers.of([set_of_centers[:, : width + 1] for set_of_centers in trained], sets, clusters, squares)
 
 
+def reach_of(centers: Centers, pool: Pool) -> float:
+    """Return the distance from the centers within which 99 % of some objects of the pool are."""
+    n_rows, width = pool.points.shape
+    n_chosen = min(n_rows, 10_000, max((1 << 22) // width, 1))
+    points = pool.points[np.arange(n_chosen) * n_rows // n_chosen]
+    nearest = centers.label(points, np.ones((len(centers.offsets) - 1, n_chosen), bool))[1]
+    return float(np.quantile(centers.distances(points, nearest), 0.99))
+
+
 @contextmanager
 def quiet_scikit_learn() -> Iterator[None]:
     """Use one BLAS thread and suppress warnings of empty clusters.
