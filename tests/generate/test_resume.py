@@ -20,6 +20,7 @@ from bigcons.disk.locks import writer_lock
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreLockedError
 from bigcons.generate import kmeans, mixed
 from tests.support.engines import CountingEngine
+from tests.support.s3 import keys_below, s3_server
 
 N_OBJECTS = 9000
 HOW = {"n_partitions": 7, "train": 300, "random_state": 0}
@@ -63,6 +64,18 @@ def interrupt(wide, out, n_done):
         mixed(wide, out=out, client=DiesAfter(n_done), **HOW)
     assert not out.exists()
     return Path(f"{out}.partial")
+
+
+@pytest.mark.slow
+def test_mixed__resumes_in_a_bucket(wide, expected):
+    with s3_server() as url:
+        out = f"{url}/e.zarr"
+        with pytest.raises(KeyboardInterrupt):
+            mixed(wide, out=out, client=DiesAfter(8), **HOW)
+        engine = CountingEngine()
+        np.testing.assert_array_equal(mixed(wide, out=out, client=engine, **HOW), expected)
+        assert sum(engine.n_tasks) == N_SETS + N_BLOCKS - 8
+        assert not keys_below(f"{out}.partial")
 
 
 def parts(folder):
