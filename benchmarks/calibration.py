@@ -18,6 +18,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from accuracy import ensemble_of
@@ -97,7 +98,11 @@ def stated(labels: np.ndarray, n_clusters: int, seed: int, model: str) -> tuple[
     """Return a fitted tree or PCC, and the confidence in its labels (n,) by each way to state it."""
     method = ConsensusTree if model == "tree" else PCC
     pcc = method(n_clusters, random_state=seed, client="serial").fit(labels)
-    plain = trust(labels, pcc, client="serial", temperature=1.0)
+    with (
+        patch("bigcons.trust.confidence.independent_share", return_value=1.0),
+        patch.object(pcc, "_states_probabilities", False, create=True),
+    ):
+        plain = trust(labels, pcc, client="serial")
     return pcc, {
         "memberships": pcc.memberships_.max(axis=1),
         "naive Bayes": plain.confidence,

@@ -29,7 +29,6 @@ from bigcons.trust.groups import (
     AVERAGE,
     DISTINCTNESS,
     GROUPS_PER_CLUSTER,
-    Groups,
     Sample,
     merge_groups,
     most_probable,
@@ -121,10 +120,10 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     }
     for variant, (what, other) in placing.items():
         with patch(f"bigcons.trust.groups.{what}", other):
-            groups = Groups.of(sample, offsets, n_groups_for(K))
+            groups = Sample(sample, offsets).groups(n_groups_for(K))
             found[variant] = moved(groups.cut(K).of_objects)
     for n_groups in (30, 100, 200):
-        groups = Groups.of(sample, offsets, max(n_groups, GROUPS_PER_CLUSTER * K))
+        groups = Sample(sample, offsets).groups(max(n_groups, GROUPS_PER_CLUSTER * K))
         found[f"{n_groups} groups"] = moved(groups.cut(K).of_objects)
     incidence, is_labeled = incidence_of(labels, offsets), (labels >= 0).any(axis=1)
 

@@ -36,9 +36,8 @@ class Divergence:
     Missing derivatives are computed numerically, to about six digits; without a second derivative the
     divergence is continued as a parabola within 1e-3 of 0 and 1, where differences fail.
 
-    A generator that is not double-convex is rejected, because line searches could stop anywhere, unless
-    ``allow_nonconvex=True``: steps are then found by sampling and golden section, at about ten times the
-    cost. ``name`` appears in messages. The divergences that `resolve_divergence` names are compiled before.
+    A generator that is not double-convex is refused by solvers, because line searches could stop anywhere.
+    ``name`` appears in messages. The divergences that `resolve_divergence` names are compiled before.
 
     >>> Divergence(lambda x: x * x, name="twice l2").is_double_convex
     True
@@ -54,7 +53,6 @@ class Divergence:
         derivative: Scalar | None = None,
         second_derivative: Scalar | None = None,
         name: str = "custom",
-        allow_nonconvex: bool = False,
     ) -> None:
         if not callable(phi):
             raise InvalidInputError(f"phi={phi!r} is not a function; pass a function of one float in [0, 1].")
@@ -63,8 +61,7 @@ class Divergence:
         self.second_derivative = second_derivative
         self.name = self.label = name
         self.parameter: float = 0.0
-        self.allow_nonconvex = allow_nonconvex
-        self._analytic = second_derivative is not None
+        self._is_analytic = second_derivative is not None
 
     @cached_property
     def compiled(self) -> CompiledDivergence:
@@ -76,22 +73,18 @@ class Divergence:
 
     @cached_property
     def nonconvexity(self) -> float | None:
-        """The first point where the criterion of double convexity fails; None if there is none."""
-        return self._first_failure()
-
-    def _first_failure(self) -> float | None:
-        """Test the criterion on a grid.
+        """The first point of a grid where the criterion of double convexity fails; None if there is none.
 
         ``d`` is convex in ``p`` for every ``x`` if and only if ``p F''(p)`` never decreases and
         ``(1 - p) F''(p)`` never increases. The grid is finer near 0 and 1. Numerical derivatives are too
         noisy to test closer than 1e-3.
         """
-        edge = np.geomspace(1e-6 if self._analytic else 1e-3, 0.01, 200)
+        edge = np.geomspace(1e-6 if self._is_analytic else 1e-3, 0.01, 200)
         p = np.unique(np.concatenate([edge, np.linspace(0.01, 0.99, 2001), 1 - edge]))
         slope, parameter = self.compiled.slope, self.compiled.parameter
         bend_times_p = np.array([slope(0.0, v, parameter) for v in p])  # (p - 0) F''(p)
         bend_times_q = np.array([-slope(1.0, v, parameter) for v in p])
-        slack = 1e-12 if self._analytic else 1e-5
+        slack = 1e-12 if self._is_analytic else 1e-5
         fails = np.diff(bend_times_p) < -slack * np.abs(bend_times_p)[1:]
         fails |= np.diff(bend_times_q) > slack * np.abs(bend_times_q)[1:]
         fails |= ~(np.isfinite(bend_times_p) & np.isfinite(bend_times_q))[1:] | (bend_times_p[1:] < 0)
@@ -115,8 +108,7 @@ class _Family(Divergence):
     def __init__(self, name: str, parameter: float = 0.0) -> None:
         self.name, self.parameter = name, parameter
         self.label = f"{name}:{parameter:g}" if parameter else name
-        self.allow_nonconvex = False
-        self._analytic = True
+        self._is_analytic = True
 
     @cached_property
     def compiled(self) -> CompiledDivergence:
@@ -128,7 +120,7 @@ class _Family(Divergence):
 
     @cached_property
     def nonconvexity(self) -> float | None:
-        return None if self.name in ("l2", "kl") else self._first_failure()
+        return None if self.name in ("l2", "kl") else super().nonconvexity
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Family, (self.name, self.parameter)  # every process has one copy of the compiled functions
@@ -148,14 +140,13 @@ def resolve_divergence(divergence: str | Divergence) -> Divergence:
         raise InvalidInputError(
             f"divergence={divergence!r}; use 'l2', 'kl', 'power:1.5', 'exponential' or a Divergence."
         )
-    if not divergence.is_double_convex and not divergence.allow_nonconvex:
+    if not divergence.is_double_convex:
         raise InvalidInputError(
             f"divergence {divergence.label!r} is not double-convex (the criterion fails at "
-            f"p={divergence.nonconvexity:.3g}); use a double-convex one such as 'l2' or 'kl', "
-            "or Divergence(..., allow_nonconvex=True) for the slower safe search."
+            f"p={divergence.nonconvexity:.3g}); use a double-convex one such as 'l2' or 'kl'."
         )
     value, _, _, parameter = divergence.compiled
-    if not divergence.allow_nonconvex and not all(np.isfinite(value(x, 0.5, parameter)) for x in (0.0, 1.0)):
+    if not all(np.isfinite(value(x, 0.5, parameter)) for x in (0.0, 1.0)):
         raise InvalidInputError(
             f"divergence {divergence.label!r} is not finite for shares of 0 or 1, which are common; "
             "give a phi that is finite on all of [0, 1] (0 log 0 is 0)."
@@ -169,17 +160,11 @@ def parse_divergence(text: str) -> Divergence:
     name, number = match.groups() if match else (None, None)
     if name in ("l2", "kl") and number is None:
         return _Family(name)
-    if name == "power" and number is not None:
-        if not float(number) > 1:
-            raise InvalidInputError(
-                f"power exponent={number} is not above 1; 1 < exponent <= 2 is double-convex."
-            )
-        return _Family(name, float(number))
-    if name == "exponential":
-        rate = float(number or 1.0)
-        if not rate > 0:
-            raise InvalidInputError(f"exponential rate={rate} is not positive; use a rate such as 1.")
-        return _Family(name, rate)
+    if name == "exponential" or (name == "power" and number is not None):
+        parameter, least = float(number or 1.0), 1 if name == "power" else 0
+        if not parameter > least:
+            raise InvalidInputError(f"divergence={text!r} is refused; use {name}:p with p above {least}.")
+        return _Family(name, parameter)
     raise InvalidInputError(
         f"divergence={text!r} is unknown; use 'l2', 'kl', 'power:1.5' or 'exponential:1'."
     )

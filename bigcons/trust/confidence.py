@@ -57,7 +57,6 @@ from bigcons.trust.placement import (
     support_factor,
     trust_rows,
 )
-from bigcons.validation import check_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +83,6 @@ def trust(
     labels: Any,
     *,
     memberships: Any = None,
-    temperature: float | None = None,
     client: object = None,
 ) -> Trust:
     """Return which labels of a consensus to trust, and tables of its clusters and of the partitions.
@@ -122,12 +120,8 @@ def trust(
         Labels ``(n_objects,)``, whole numbers, negative for none; a fitted method; or a `Consensus`.
     memberships : array-like of shape (n_objects, n_clusters) or None, default=None
         Probabilities of the clusters that labels 0, 1, ... number, which are then the confidence. None: those
-        of a fitted `PCC` by the block model, which are closer to the truth, without ``temperature``; else
-        naive Bayes.
-    temperature
-        Factor that multiplies the evidence of the labels, from 0 to 1; 1 takes the partitions as independent.
-        None: the share of them that would be as uncertain if independent, by the spread of the evidence in a
-        sample of objects.
+        of a fitted method that states probabilities, such as `ConsensusTree`; else naive Bayes, whose
+        evidence counts as far as the partitions are independent, by its spread in a sample of objects.
     client
         Engine.
 
@@ -146,32 +140,26 @@ def trust(
     """
     ensemble = as_ensemble(x)
     codes, values = codes_for(ensemble, labels)
-    if memberships is None and temperature is None and getattr(labels, "_states_probabilities", False):
+    if memberships is None and getattr(labels, "_states_probabilities", False):
         memberships = labels.memberships_
     if memberships is not None:
-        memberships = _checked(memberships, ensemble.n_objects, values)
+        memberships = memberships if hasattr(memberships, "shape") else np.asarray(memberships)
+        shape, n = memberships.shape, ensemble.n_objects
+        if len(shape) != 2 or shape[0] != n or shape[1] <= values.max():
+            raise InvalidInputError(
+                f"memberships has shape {shape}; pass ({n}, n_clusters), with more clusters than the largest "
+                f"label, {values.max()}."
+            )
+    clusters = labels.trust_tables[0] if getattr(labels, "has_trust", False) else None
+    clusters = getattr(getattr(labels, "trust_", None), "clusters", clusters)
+    support = None if clusters is None else ClusterSupport.of_table(clusters, values)
     with open_engine(client) as engine:
-        known = labels.trust_tables[0] if getattr(labels, "has_trust", False) else None
-        known = getattr(getattr(labels, "trust_", None), "clusters", known)
-        told = None if known is None else ClusterSupport.of_table(known, values)
-        return Evidence(ensemble, codes, values, engine, temperature, memberships, support=told).trust()
+        return Evidence(ensemble, codes, values, engine, memberships, support=support).trust()
 
 
 def can_weigh(ensemble: Ensemble, n_clusters: int) -> bool:
     """Return whether there are labels, and the table of clusters and base clusters is small enough."""
     return not ensemble.is_soft and 8 * n_clusters * ensemble.n_base_clusters <= MAX_TABLE_BYTES
-
-
-def _checked(memberships: Any, n_objects: int, values: np.ndarray) -> Any:
-    """Return memberships that can be sliced; refuse those of other objects, or of fewer clusters."""
-    memberships = memberships if hasattr(memberships, "shape") else np.asarray(memberships)
-    shape = memberships.shape
-    if len(shape) != 2 or shape[0] != n_objects or shape[1] <= values.max():
-        raise InvalidInputError(
-            f"memberships has shape {shape}; pass ({n_objects}, n_clusters), with more clusters than "
-            f"the largest label, {values.max()}."
-        )
-    return memberships
 
 
 class TrustSums(NamedTuple):
@@ -270,15 +258,12 @@ class Evidence:
         codes: Codes,
         values: np.ndarray,
         engine: Engine,
-        temperature: float | None = None,
         memberships: Any = None,
         *,
         support: ClusterSupport | None = None,
         grouped: GroupedSample | None = None,
     ) -> None:
         """Count the clusters, of these labels (K,), and take their ``support``, or that by a sample."""
-        if temperature is not None:
-            check_number("temperature", temperature, at_least=0, at_most=1)
         self._ensemble, self._codes, self._engine = ensemble, codes, engine
         if values.dtype.kind not in "iu" or values.max() > np.iinfo(np.int32).max:
             raise InvalidInputError("labels must be whole numbers below 2^31; pass those of a consensus.")
@@ -286,25 +271,20 @@ class Evidence:
         K = values.size
         table, sizes, parts, *of_samples = count_with_partitions(ensemble, codes, K, engine, *samples)
         table, sizes, sample = table[1:], sizes[1:], np.concatenate(parts)
-        clusters = [np.concatenate(found) for found in of_samples]
-        if temperature is None:
-            temperature = independent_share(
-                *(sample, clusters[0], ensemble.offsets, table, *log_rates(table, sizes, ensemble.offsets))
-            )
-        self.temperature: float = float(temperature)
-        self._memberships = memberships
+        clusters = [np.concatenate(parts) for parts in of_samples]
+        rates = log_rates(table, sizes, ensemble.offsets)
+        self.temperature = independent_share(sample, clusters[0], ensemble.offsets, table, *rates)
         placement = Placement.of(table.T, sizes, ensemble.offsets, None)
-        rates, without = placement.rates * self.temperature, placement.without * self.temperature
-        placement = replace(placement, rates=rates, without=without)
+        tempered = placement.rates * self.temperature, placement.without * self.temperature
+        placement = replace(placement, rates=tempered[0], without=tempered[1])
         if grouped is not None:
             placed = placement.place(grouped.labels, clusters[1], stays=True)
-            found = grouped.support_of(clusters[1], placed.trust["confidence"], max(K, grouped.n_clusters))
-            support = ClusterSupport(found.clusters[:K], found.divisions[:K, :K])
-        support = ClusterSupport.unknown(K) if support is None else support
-        self._placement: Placement = replace(placement, support=support.clusters)
-        self.sums: TrustSums = TrustSums(
-            values, sizes, table, np.zeros(K), np.zeros((3, 2, K)), sample, support
-        )
+            n_proposed = max(K, grouped.n_clusters)
+            support = grouped.support_of(clusters[1], placed.trust["confidence"], n_proposed)
+            support = ClusterSupport(support.clusters[:K], support.divisions[:K, :K])
+        support = support or ClusterSupport.unknown(K)
+        self._memberships, self._placement = memberships, replace(placement, support=support.clusters)
+        self.sums = TrustSums(values, sizes, table, np.zeros(K), np.zeros((3, 2, K)), sample, support)
         """Complete once all blocks have been weighed."""
 
     def weigh_blocks(self, use: Callable[[Block, np.ndarray], Use]) -> Iterator[tuple[Block, Use]]:
@@ -341,14 +321,11 @@ class Evidence:
 
     def trust(self) -> Trust:
         """Return which labels to trust, all objects in memory."""
-        n = self._ensemble.n_objects
-        confidence, second, second_confidence = (np.empty(n, TRUST_ROW[name]) for name in TRUST)
+        confidence, second, sure = (np.empty(self._ensemble.n_objects, TRUST_ROW[name]) for name in TRUST)
         for block, rows in self.weigh_blocks(lambda _, rows: rows):
-            for name, values in zip(TRUST, (confidence, second, second_confidence), strict=True):
+            for name, values in zip(TRUST, (confidence, second, sure), strict=True):
                 values[block.start : block.stop] = rows[name]
-        return Trust(
-            confidence, second, second_confidence, *self.sums.tables(self._ensemble), self.temperature
-        )
+        return Trust(confidence, second, sure, *self.sums.tables(self._ensemble), self.temperature)
 
     def write(self, writer: ConsensusWriter) -> None:
         """Write which labels to trust to a consensus whose rows have been written, in the tasks."""

@@ -171,13 +171,6 @@ class Groups(NamedTuple):
     distinct: np.ndarray
     """(G, G) distinctness of any two groups, NaN where no partition labels both; the diagonal is infinite."""
 
-    @classmethod
-    def of(
-        cls, labels: np.ndarray, offsets: np.ndarray, n_groups: int, counts: np.ndarray | None = None
-    ) -> Groups:
-        """Return at most ``n_groups`` groups of objects by the spectral embedding of labels: see `Sample`."""
-        return Sample(labels, offsets, counts).groups(n_groups)
-
     def cut(self, n_clusters: int, least: int = 0, trees: Sequence[str] = TREES) -> Cut:
         """Return the best cut of ``trees`` into ``n_clusters``, that of average link if equal.
 
@@ -241,16 +234,14 @@ class Sample:
             n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
             chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]
         is_chosen = np.isin(np.arange(M), chosen)
-        self.given: np.ndarray = labels
+        self.given = labels
         """What the sample was made of."""
-        self.offsets: np.ndarray
-        self.labels: np.ndarray
         self.offsets, self.labels = of_partitions(is_chosen, offsets, labels)
-        self.counts: np.ndarray = counts[chosen]
+        self.counts = counts[chosen]
         self._by_column = np.repeat(self.counts, np.diff(self.offsets))
         self._reliable = None if reliable is None else of_partitions(is_chosen, offsets, reliable)[1]
         incidence = incidence_of(self.labels, self.offsets)
-        self._labeled: np.ndarray = np.diff(incidence.indptr) > 0
+        self._labeled = np.diff(incidence.indptr) > 0
         if not self._labeled.any():
             raise InvalidInputError(
                 f"none of the {len(labels)} sampled objects has a label; leave out those without any."
@@ -396,12 +387,12 @@ def nearest_centers(incidence: Any, offsets: np.ndarray, by_column: np.ndarray, 
     """
     import scipy.sparse
 
-    draw, n = generator(SEED, "tree.groups"), int(incidence.shape[0])
+    draw, n, diagonal = generator(SEED, "tree.groups"), int(incidence.shape[0]), scipy.sparse.diags_array
     of_partition = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-    weighted = (incidence @ scipy.sparse.diags_array(by_column)).tocsr()
-    rows = (incidence @ scipy.sparse.diags_array(np.sqrt(by_column))).tocsr()
+    weighted = (incidence @ diagonal(by_column)).tocsr()
+    rows = (incidence @ diagonal(np.sqrt(by_column))).tocsr()
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-    rows = (scipy.sparse.diags_array(1.0 / lengths) @ rows).tocsr()
+    rows = (diagonal(1.0 / lengths) @ rows).tocsr()
     seeds, apart = np.empty(0, np.int64), np.ones(n)
     while seeds.size < n_groups and apart.any():
         n_drawn = min(max(n_groups // ROUNDS, 1), n_groups - seeds.size, int(np.count_nonzero(apart)))

@@ -17,7 +17,7 @@ from bigcons.errors import (
 from bigcons.io.labels import observed
 from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.run.engine import SerialEngine, ThreadsEngine
-from bigcons.trust.groups import MOST_LABELS, Groups, Sample
+from bigcons.trust.groups import MOST_LABELS, Sample
 from bigcons.trust.placement import Placement, random_half
 from bigcons.weights import Weights
 from tests.naive import tree as naive
@@ -232,7 +232,7 @@ def test_fine_base_clusters__are_grouped_by_all_objects(tmp_path):
     model = ConsensusTree(8, random_state=0, client=SerialEngine()).fit(ensemble)
     assert adjusted_rand(truth, model.labels_) > 0.95
     sample = ensemble.read_rows(np.arange(2000))
-    by_sample = Groups.of(sample, ensemble.offsets, 100)
+    by_sample = Sample(sample, ensemble.offsets).groups(100)
     assert adjusted_rand(truth[:2000], by_sample.cut(8).of_objects) < 0.5
     threads = ConsensusTree(8, random_state=0, client=ThreadsEngine(3))
     threads.fit(ensemble, out=tmp_path / "consensus.zarr")

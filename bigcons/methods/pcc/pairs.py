@@ -34,7 +34,7 @@ from bigcons.coassociation.sampling import sample_in_memory
 from bigcons.divergences import Divergence
 from bigcons.errors import ConsensusWarning, MemoryBudgetError, warn_user
 from bigcons.kernels import pair_descent
-from bigcons.kernels.divergences import l2_slope, newton_search, sampling_search
+from bigcons.kernels.divergences import l2_slope, newton_search
 from bigcons.memory import Block, format_size, row_blocks
 from bigcons.methods.pcc.all_pairs import (
     MOVING,
@@ -417,11 +417,7 @@ def take_stretch(
     value, slope, curvature, parameter = divergence.compiled
     rows = np.zeros((n, 2 * K))
     rows[:, :K] = memberships
-    if slope is l2_slope:
-        search = pair_descent.quadratic_search
-    else:
-        is_convex = divergence.is_double_convex
-        search = newton_search(slope, curvature) if is_convex else sampling_search(value)
+    search = pair_descent.quadratic_search if slope is l2_slope else newton_search(slope, curvature)
     queue = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
     pair_descent.prepare(rows, *graph, *queue, slope, parameter)
     gap_before = float(queue[0][0])
