@@ -23,7 +23,7 @@ METADATA = "zarr.json"
 Written = dict[tuple[str, int], int]
 """The digests of rows of chunks that were written, by the name of their array and their number."""
 
-AT_ONCE = 8
+AT_ONCE = 4
 """Chunks that are read at a time, where rows are in several."""
 
 

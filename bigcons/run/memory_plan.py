@@ -157,7 +157,7 @@ def _reading_bytes(ensemble: Ensemble, n_processes: int, n_workers: int, *, is_s
     n_readers = max(n_processes - 1, 1) if is_sent else 1
     if ensemble.stored is not None:
         return ensemble.stored.reading_bytes(n_readers, n_workers)
-    return rows_reading_bytes(ensemble.chunk_rows, ensemble.row_bytes, ensemble.dtype, n_readers)
+    return rows_reading_bytes(ensemble.chunk_rows, ensemble.row_bytes, ensemble.dtype, n_workers)
 
 
 def block_label_bytes(ensemble: Ensemble) -> int:

@@ -137,7 +137,7 @@ class StoredRows:
         if self._files is not None:
             return self._files.reading_bytes(n_processes, n_threads)
         row_bytes = self.header.n_columns * self.dtype.itemsize
-        return reading_bytes(self.header.chunk_rows, row_bytes, self.dtype, n_processes)
+        return reading_bytes(self.header.chunk_rows, row_bytes, self.dtype, n_threads)
 
     def categories(self) -> Categories:
         """Return the original label values of every partition; None where values and labels are the same."""
@@ -215,15 +215,15 @@ class StoredRows:
         return len(blocks) * -(-header.n_columns // chunk_columns(header.n_columns))
 
 
-def reading_bytes(chunk_rows: int, row_bytes: int, dtype: np.dtype, n_processes: int) -> int:
-    """Return the buffers that reading an array of such rows leaves in as many processes.
+def reading_bytes(chunk_rows: int, row_bytes: int, dtype: np.dtype, n_threads: int) -> int:
+    """Return the buffers that reading an array of such rows leaves behind, in as many threads.
 
     glibc retains for each thread what it freed: a chunk and its compressed form, about 1.5 chunks together.
-    Where rows span several chunks, a thread holds one while it decodes the next.
+    Of rows that span several chunks, a few are read at a time.
     """
     columns = row_bytes // dtype.itemsize
-    at_once = min(-(-columns // chunk_columns(columns)), 2)
-    return n_processes * at_once * AT_ONCE * chunk_rows * chunk_columns(columns) * dtype.itemsize * 3 // 2
+    at_once = min(-(-columns // chunk_columns(columns)), AT_ONCE)
+    return n_threads * at_once * chunk_rows * chunk_columns(columns) * dtype.itemsize * 3 // 2
 
 
 def _column_maxima(block: np.ndarray) -> np.ndarray:
