@@ -6,6 +6,7 @@ Public names are imported when they are first used, so that ``import bigcons`` s
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from bigcons import methods
@@ -67,9 +68,8 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = importlib.import_module(f"bigcons.{name}")
     else:
-        from bigcons.errors import no_attribute
-
-        raise no_attribute(__name__, name, __dir__())
+        words = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(words, name=name, obj=sys.modules[__name__])  # Python suggests one
     globals()[name] = value
     return value
 

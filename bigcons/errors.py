@@ -62,7 +62,6 @@ class UnknownColumnError(InvalidInputError):
     Attributes:
         where: The table.
         column: The name, or the number in a table without names.
-        columns: The names of its columns; None if it has none.
         nearest: The name that is most like it; None if none is.
     """
 
@@ -72,16 +71,15 @@ class UnknownColumnError(InvalidInputError):
         names, given = list(columns or []), str(column)
         near = nearest(given, names)
         more = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
-        remedy = f"choose one of {', '.join(names[:12])}{more}"
+        remedy = f"choose one of {', '.join(names[:12])}{more}."
         if columns is None:
-            remedy = f"it has no names: use 0 to {(n_columns or 1) - 1}"
-        guess = f" Did you mean {near}" if near else ""
-        if given and sum(name.startswith(given) for name in names) > 1:
-            guess += f", or {given}* for all that begin so"
+            remedy = f"it has no names: use 0 to {(n_columns or 1) - 1}."
+        if near:
+            is_start = given and sum(name.startswith(given) for name in names) > 1
+            also = f", or {given}* for all that begin so" if is_start else ""
+            remedy += f" Did you mean {near}{also}?"
         has = f"no column of {where} matches" if set(given) & set("*?[") else f"{where} has no column"
-        message = f"{has} {column!r}; {remedy}.{guess and guess + '?'}"
-        facts = {"where": where, "column": column, "columns": columns and names, "nearest": near}
-        super().__init__(message, **facts)
+        super().__init__(f"{has} {column!r}; {remedy}", where=where, column=column, nearest=near)
 
 
 class UnknownMethodError(InvalidInputError, KeyError):
@@ -266,14 +264,6 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     near = difflib.get_close_matches(word.lower(), plain, n=len(plain) or 1)
     near.sort(key=lambda name: not name.startswith(word.lower()))  # of equals, the most alike stays first
     return plain[near[0]] if near else None
-
-
-def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """Return the error that a module has no such name, with the one that may be meant."""
-    near = nearest(name, known)
-    return AttributeError(
-        f"module {module!r} has no attribute {name!r}" + ("" if near is None else f"; did you mean {near}?")
-    )
 
 
 def shown(names: Sequence[object]) -> str:

@@ -16,7 +16,7 @@ import bigcons
 
 DOCS = Path(__file__).parents[1] / "docs"
 ROOMS = ("coassociation", "datasets", "errors", "federated", "generate", "metrics", "plots")
-NOT_FOR_USERS = {"first_line", "nearest", "no_attribute", "shown", "warn_user"}
+NOT_FOR_USERS = {"first_line", "nearest", "shown", "warn_user"}
 
 
 def blocks_of(page):

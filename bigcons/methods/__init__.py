@@ -9,6 +9,7 @@ of every method follow.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -120,9 +121,8 @@ def _unknown(name: object) -> Exception:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        from bigcons.errors import no_attribute
-
-        raise no_attribute(__name__, name, _HOMES)
+        words = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(words, name=name, obj=sys.modules[__name__])  # Python suggests one
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -57,13 +57,10 @@ def test_solve__names_no_input_as_the_output_of_what_to_run_next(tmp_path, monke
 
 
 def test_public_names__that_are_misspelt():
-    with pytest.raises(AttributeError, match=r"no attribute 'PPC'; did you mean PCC\?"):
+    with pytest.raises(AttributeError, match="no attribute 'PPC'") as refused:
         bigcons.PPC  # noqa: B018
+    assert (refused.value.name, refused.value.obj) == ("PPC", bigcons)  # by which Python suggests PCC
     assert not hasattr(bigcons, "zzz")
-    with pytest.raises(
-        AttributeError, match=r"no attribute 'adjusted_rand_score'; did you mean adjusted_rand\?"
-    ):
-        bigcons.metrics.adjusted_rand_score  # noqa: B018
 
 
 def test_soft_clusterings_name_what_takes_them():
