@@ -33,12 +33,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # Files and folders to begin with, in this order. The solves of all methods compile most kernels; beside them
-# runs what compiles next to nothing, lest two processes compile the same.
+# runs what compiles next to nothing, lest two processes compile the same. What takes long comes early, so that
+# no process is left with it at the end.
 FIRST = {
     "methods/test_estimator_contract.py": 0,
     "faults/test_engine_faults.py": 1,
     **dict.fromkeys(("run", "disk", "store"), 2),
     "methods": 3,
+    **dict.fromkeys(("trust", "generate", "cases"), 4),
 }
 
 
@@ -58,10 +60,7 @@ def pytest_collection():
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with `FIRST`, and go on with the other solves and files of slow tests.
-
-    So no process is left with one of these at the end.
-    """
+    """Begin with `FIRST` and files of slow tests."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
 
     def place(item):
