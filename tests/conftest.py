@@ -33,8 +33,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # Files and folders to begin with, in this order. The solves of all methods compile most kernels; beside them
-# runs what compiles next to nothing, lest two processes compile the same. What takes long comes early, so that
-# no process is left with it at the end.
+# runs what compiles next to nothing, lest two processes compile the same. What takes long comes early, lest a
+# process be left with it at the end.
 FIRST = {
     "methods/test_estimator_contract.py": 0,
     "faults/test_engine_faults.py": 1,

@@ -1,6 +1,5 @@
 """The benchmark of accuracy: its do-it-yourself code, networks and kept labels, against plain definitions."""
 
-import json
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from accuracy import (
     PLANTED,
     POOLS,
     REAL,
-    as_labels,
     as_text,
     coassociation,
     eac,
@@ -19,8 +17,6 @@ from accuracy import (
 )
 from accuracy_networks import DEGREES, SIZES, louvain, network
 from accuracy_report import Scores, report, rescored, summary_lines, table_of
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import sparse
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
@@ -93,16 +89,6 @@ def test_louvain__finds_cliques_joined_in_a_ring():
 
 
 # ------------------------------------------------------------------------------------------ rows and labels
-
-
-@given(st.lists(st.integers(-1, 300), min_size=1, max_size=50), st.data())
-def test_labels_as_text__come_back_the_same_but_for_names(labels, data):
-    labels = np.array(labels)
-    seen = labels >= 0
-    back = as_labels(json.loads(json.dumps(as_text(labels), ensure_ascii=False)))
-    assert (back[~seen] == -1).all()
-    first = list(dict.fromkeys(labels[seen]))
-    assert back[seen].tolist() == [first.index(label) for label in labels[seen]]
 
 
 def last_column(labels, n_clusters, seed):

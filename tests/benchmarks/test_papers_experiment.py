@@ -4,11 +4,9 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.bce_paper import COLUMNS, DATA, TABLE_4, published
-from benchmarks.consensus_clusterings_paper import CRITERIA, judge, reported, voted, voting_costs
+from benchmarks.consensus_clusterings_paper import judge, voted, voting_costs
 from benchmarks.real_data import load, winners
 from bigcons import METHODS
 from bigcons.datasets import planted_ensemble
@@ -43,17 +41,6 @@ def test_voted__costs_what_the_method_says_and_stays_where_it_ends(planted, meth
     assert model.converged_
     assert voting_costs(labels, model.labels_)[method.upper()] == pytest.approx(model.objective_)
     assert (voted(method.upper(), labels, model.labels_, 6) == model.labels_).all()
-
-
-@given(st.integers(1, 6), st.integers(0, 2**32 - 1), st.sampled_from([-1, 1]))
-def test_reported__no_reading_beats_that_by_each_criterion(n_starts, seed, sign):
-    draw = np.random.default_rng(seed)
-    values, objectives = draw.random((n_starts, len(CRITERIA))), draw.random(n_starts)
-    found, signs = reported(values, list(objectives), sign), np.array(list(CRITERIA.values()))
-    for reading in ("objective", "nmi", "mean"):
-        assert (signs * found[reading] <= signs * found["criterion"] + 1e-12).all()
-    assert (found["objective"] == values[max(range(n_starts), key=lambda s: sign * objectives[s])]).all()
-    assert found["nmi"][list(CRITERIA).index("nmi")] == values[:, list(CRITERIA).index("nmi")].max()
 
 
 def test_winners__are_all_of_equals():

@@ -33,7 +33,8 @@ from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, can_resume
 from bigcons.store.consensus import fit_results
-from tests.support.solves import SOLVES, bits, parameters, store_data
+from tests.support.fits import bits
+from tests.support.solves import SOLVES, parameters, store_data
 
 PARAMETERS = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
 

@@ -25,7 +25,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import FileBlocks
 from bigcons.disk.places import DiskPlace
 from bigcons.errors import BigconsError, ExecutionError, StoreError
-from tests.support.solves import bits
+from tests.support.fits import bits
 
 PARAMETERS: dict[str, Any] = {"n_clusters": 4, "random_state": 3, "tol": 0.0, "max_iter": 4}
 OPTIONS = ["-m", "pcc", "-k", "4", "--random-state", "3", "--tol", "0", "--max-iter", "4"]

@@ -29,14 +29,13 @@ from bigcons.methods import incidence
 from bigcons.methods.embedding import (
     Centers,
     bipartite_embedding,
-    check_embedding_plan,
     cut_embedding,
     find_centers,
     groups_of,
     leading_by_passes,
 )
 from bigcons.methods.hypergraph import CSPA, HBGF, HGPA, MCLA, hyperedges, jaccard_weights
-from bigcons.methods.incidence import block_overlaps, fold_overlaps, observed_pairs, votes_of
+from bigcons.methods.incidence import fold_overlaps, observed_pairs, votes_of
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.progress import report_progress_to
@@ -86,14 +85,6 @@ def planted():
 
 
 # Folds
-
-
-@pytest.mark.parametrize("n_clusters", [4, 60], ids=["packed", "one by one"])
-def test_block_overlaps__counts_few_and_many_clusters_alike(n_clusters):
-    ensemble, labels = dense_codes(random_labels(300, 3, n_clusters, 0.3))
-    upper = np.triu(counted.overlaps(labels))
-    np.testing.assert_array_equal(block_overlaps(labels, ensemble.offsets), upper)
-    np.testing.assert_array_equal(block_overlaps(labels, ensemble.offsets, np.full(300, 0.5)), upper / 2)
 
 
 @given(label_matrices(), st.integers(1, 9))
@@ -186,15 +177,6 @@ def test_cspa__has_the_spectrum_of_the_normalized_similarity(normalize):
     np.testing.assert_allclose(
         np.abs(rows), np.abs(leading) / np.linalg.norm(leading, axis=1)[:, None], atol=1e-8
     )
-
-
-def test_cspa__needs_no_choice_of_normalize_without_gaps():
-    labels = random_labels(60, 6, 4, 0.0)
-    np.testing.assert_allclose(
-        naive.expected_similarity(labels), naive.similarity(labels, normalize="observed")
-    )
-    found = [CSPA(4, normalize=normalize, random_state=0).fit(labels) for normalize in ("all", "observed")]
-    np.testing.assert_allclose(found[0].singular_values_, found[1].singular_values_)
 
 
 def test_hgpa__has_the_spectrum_of_the_hypergraph_laplacian():
@@ -482,13 +464,6 @@ def test_n_clusters__beyond_what_the_labels_tell_apart_stay_empty(method):
     assert model.labels_[3] == model.labels_[4]
 
 
-def test_memory__of_passes_is_linear_in_the_base_clusters_and_refused_with_the_number():
-    ensemble, _ = planted_ensemble(300, 10, n_clusters=(3, 9), random_state=5)
-    with pytest.raises(MemoryBudgetError, match="n_base_clusters") as refused:
-        check_embedding_plan("HBGF", ensemble, SERIAL, "1MB", columns=8)
-    assert refused.value.needed > refused.value.budget
-
-
 @pytest.mark.parametrize(
     ("method", "parameters", "message"),
     [
@@ -642,14 +617,6 @@ def test_hgpa__counts_partitions_by_their_weights(scale):
     assert model.objective_ == pytest.approx(
         scale * naive.cut(labels[:, 1:4], model.labels_, "km1"), rel=0.02
     )
-
-
-@needs_mtkahypar
-def test_hgpa__keeps_to_the_imbalance_allowed():
-    labels = np.tile(np.repeat([0, 1], [400, 200])[:, None], 6)
-    sizes = [np.bincount(HGPA(2, imbalance=e, random_state=0).fit(labels).labels_).max() for e in (0.05, 0.4)]
-    assert sizes[0] <= 1.05 * 300
-    assert sizes[1] == 400
 
 
 # A solve with one thread.

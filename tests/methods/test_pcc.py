@@ -23,7 +23,6 @@ from bigcons.errors import (
 )
 from bigcons.memory import Block
 from bigcons.methods.pcc.all_pairs import dirichlet, entropy_weights, perturbed_uniform
-from bigcons.methods.pcc.estimator import ENOUGH, least_joined_share, warn_of_fine_labels
 from bigcons.metrics import (
     adjusted_rand,
     jensen_shannon,
@@ -344,28 +343,6 @@ def test_joined_share__equals_a_count_pair_by_pair(labels, seed):
         joined += (weights * (both & (a == b))).sum()
     share = survey_of(labels).joined_share(weights.astype(float))
     assert share == pytest.approx(joined / seen) if seen else np.isnan(share)
-
-
-@given(st.integers(1, 6), st.integers(2, 30), st.integers(0, 2**32 - 1))
-def test_least_joined_share__bounds_every_membership_and_is_met_by_even_clusters(n_clusters, n_objects, seed):
-    def mean_product(memberships):
-        products = memberships @ memberships.T
-        return products[~np.eye(len(products), dtype=bool)].mean()
-
-    drawn = np.random.default_rng(seed).dirichlet(np.ones(n_clusters), n_objects)
-    assert mean_product(drawn) >= least_joined_share(n_clusters, n_objects) - 1e-12
-    even = np.eye(n_clusters)[np.arange(n_clusters * n_objects) % n_clusters]
-    assert mean_product(even) == pytest.approx(least_joined_share(n_clusters, len(even)))
-
-
-@pytest.mark.parametrize("scale", [0.9, 1.1])
-def test_warning_of_fine_labels__comes_below_the_share_that_is_enough_and_only_there(scale):
-    survey = survey_of(fine(4))
-    n_clusters = scale * ENOUGH / survey.joined_share()  # not whole: the bound itself is what is asked
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warn_of_fine_labels(survey, n_clusters, None)
-    assert bool(caught) == (survey.joined_share() < ENOUGH * least_joined_share(n_clusters, 400))
 
 
 @pytest.mark.parametrize("how", [{}, {"weights": np.arange(1.0, 11.0)}, {"pairs": 0.2, "solver": "blocked"}])

@@ -19,10 +19,8 @@ from bigcons.kernels import divergences as family
 from bigcons.kernels.divergences import newton_search
 from bigcons.kernels.pair_descent import (
     descend,
-    heapify,
     prepare,
     quadratic_search,
-    sift_down,
     total_value,
     values_along,
 )
@@ -47,28 +45,6 @@ KERNELS = {
 
 
 # The heap and the search along a step
-
-
-@given(
-    st.lists(st.integers(-20, 20).map(float), min_size=1, max_size=40)
-)  # few values, so that there are ties
-def test_heap__has_the_largest_key_on_top_until_all_are_taken(values):
-    keys, items, position = (
-        np.array(values),
-        np.arange(len(values), dtype=np.int32),
-        np.empty(len(values), int),
-    )
-    position = position.astype(np.int32)
-    heapify(keys, items, position)
-    assert keys[position].tolist() == values
-    popped = []
-    for _ in values:
-        assert all(keys[(h - 1) // 2] >= keys[h] for h in range(1, len(keys)))
-        assert position[items].tolist() == list(range(len(keys)))
-        popped.append(keys[0])
-        keys[0] = -np.inf
-        sift_down(keys, items, position, 0)
-    assert popped == sorted(values, reverse=True)
 
 
 def derivative(scratch, slope, length):

@@ -14,7 +14,6 @@ from bigcons.datasets import planted_ensemble
 from bigcons.kernels.cluster_tables import respond, responsibilities, rows_together
 from bigcons.methods import IPC, IPVC, IVC, KCC, METHODS, QMI, LabelKMeans, MixtureModel, embedding
 from bigcons.methods.mixture import MixtureProblem
-from bigcons.methods.pass_clusterer import first_partition
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import ThreadsEngine
 from bigcons.run.survey import take_survey
@@ -152,14 +151,6 @@ def test_kcc__with_the_category_utility_is_qmi():
     kcc = quiet(KCC(5, utility="uc", random_state=1), ensemble)
     np.testing.assert_array_equal(qmi.labels_, kcc.labels_)
     assert qmi.objective_ == kcc.objective_
-
-
-def test_first_partition__starts_are_different_base_partitions_until_all_were_taken():
-    labels = np.random.default_rng(0).integers(0, 3, (60, 12)).astype(np.int32)
-    starts = {first_partition(labels, 3, 7, number).tobytes() for number in range(12)}
-    assert starts == {column.tobytes() for column in labels.T}
-    orders = [first_partition(labels, 3, seed, 0).tobytes() for seed in range(12)]
-    assert len(set(orders)) > 4
 
 
 @pytest.mark.peers

@@ -8,16 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Consensus, ConsensusTree, Ensemble, consensus_tree
-from bigcons.datasets import planted_blocks, planted_ensemble
+from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
     InvalidInputError,
     MemoryBudgetError,
     UnlabeledObjectsWarning,
 )
-from bigcons.io.labels import observed
 from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.run.engine import SerialEngine, ThreadsEngine
-from bigcons.trust.groups import MOST_LABELS, Sample
 from bigcons.trust.placement import Placement, random_half
 from bigcons.weights import Weights
 from tests.naive import tree as naive
@@ -200,20 +198,6 @@ def test_resume__after_a_stop_at_any_block_ends_with_the_same_bits(tmp_path):
         np.testing.assert_array_equal(np.asarray(model.memberships_), expected.memberships_)
         assert (model.chosen_tree_, model.temperature_) == (expected.chosen_tree_, expected.temperature_)
         Consensus.open(out).verify()
-
-
-def test_sample__is_of_all_partitions_or_evenly_spaced_ones_with_enough_labels():
-    sample, _ = planted_blocks(50, 3 * MOST_LABELS, missing=0.5, random_state=0).read(0, 50)
-    offsets = np.cumsum([0, *(sample.max(axis=0) + 1)])
-    for rows in (sample, one_hot(sample, offsets)):
-        some = Sample(rows, offsets)
-        assert some.counts.size == some.offsets.size - 1
-        n_labels = observed(some.labels, some.offsets).sum() / 50
-        assert n_labels == pytest.approx(MOST_LABELS, rel=0.05)
-    some = Sample(sample, offsets, (np.arange(3 * MOST_LABELS) % 3 == 1).astype(float))
-    np.testing.assert_array_equal(some.labels, sample[:, 1::3])
-    np.testing.assert_array_equal(np.diff(some.offsets), np.diff(offsets)[1::3])
-    assert (some.counts == 1).all()
 
 
 def test_memory__is_refused_before_anything_is_read():

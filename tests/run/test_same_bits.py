@@ -12,7 +12,8 @@ from bigcons import PCC, Ensemble, PairTable
 from bigcons.coassociation.factorized import AgreementSums
 from bigcons.run.dask import DaskEngine
 from bigcons.run.engine import ThreadsEngine
-from tests.support.solves import N_OBJECTS, SOLVES, WEIGHTED, bits, parameters, store_data
+from tests.support.fits import bits
+from tests.support.solves import N_OBJECTS, SOLVES, WEIGHTED, parameters, store_data
 from tests.support.stores import names_in
 
 pytestmark = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons import PCC, Ensemble
+from bigcons import Ensemble
 from bigcons.coassociation import sample
 
 N_OBJECTS, N_PARTITIONS, CHUNK_ROWS = 3000, 12, 256
@@ -40,10 +40,3 @@ def parameters(solve: str, folder: Path) -> dict[str, Any]:
         "by weights": {"weights": np.linspace(0.0, 2.0, N_PARTITIONS)},
     }
     return {**common, **own[solve]}
-
-
-def bits(model: PCC) -> tuple[bytes, bytes, dict[str, list[float]], list[float]]:
-    """Return the bits of the labels, memberships, history and starts of a fitted model."""
-    history = {name: values for name, values in model.history_.items() if name not in ("seconds", "memory")}
-    labels, memberships = np.asarray(model.labels_).tobytes(), np.asarray(model.memberships_).tobytes()
-    return labels, memberships, history, model.start_objectives_
