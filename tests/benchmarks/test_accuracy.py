@@ -1,6 +1,5 @@
 """The benchmark of accuracy: its do-it-yourself code, networks and kept labels, against plain definitions."""
 
-
 import numpy as np
 import pytest
 from accuracy import (
