@@ -16,6 +16,7 @@ from bigcons.errors import (
 )
 from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.run.engine import SerialEngine, ThreadsEngine
+from bigcons.trust.groups import Sample
 from bigcons.trust.placement import Placement, random_half
 from bigcons.weights import Weights
 from tests.naive import tree as naive

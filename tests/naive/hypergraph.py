@@ -20,16 +20,11 @@ def noisy_copies(n_objects, n_clusters, n_partitions, share, seed):
 
 def similarity(labels, *, normalize):
     """Return the co-association of all pairs, over the partitions that label both or over all."""
-    labels = np.asarray(labels)
-    n, n_partitions = labels.shape
-    table = np.zeros((n, n))
-    for i in range(n):
-        for j in range(n):
-            seen = (labels[i] >= 0) & (labels[j] >= 0)
-            agree = seen & (labels[i] == labels[j])
-            whole = seen.sum() if normalize == "observed" else n_partitions
-            table[i, j] = agree.sum() / whole if whole else 0.0
-    return table
+    seen = np.asarray(labels) >= 0
+    agree = [(row == labels) & (row >= 0) for row in np.asarray(labels)]
+    both = [row & seen for row in seen]
+    whole = np.sum(both, axis=2) if normalize == "observed" else seen.shape[1]
+    return np.sum(agree, axis=2) / np.maximum(whole, 1)
 
 
 def expected_similarity(labels):

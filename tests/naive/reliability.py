@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tests.naive.overlaps import base_clusters
+from tests.naive.overlaps import base_clusters, incidence
 
 
 def reliability(labels, theta=0.4, counts=None):
@@ -23,28 +23,11 @@ def reliability(labels, theta=0.4, counts=None):
     return np.array(found)
 
 
-def counts(labels, i, j, reliable):
-    """Return the summed reliabilities of the base clusters of both objects, and how many label both."""
-    labels = np.asarray(labels)
-    offsets = np.cumsum([0, *(labels.max(axis=0) + 1)])
-    n_seen, joined = 0, 0.0
-    for u in range(labels.shape[1]):
-        if labels[i, u] >= 0 and labels[j, u] >= 0:
-            n_seen += 1
-            joined += reliable[offsets[u] + labels[i, u]] if labels[i, u] == labels[j, u] else 0.0
-    return joined, n_seen
-
-
 def coassociation(labels, *, normalize):
     """Return the locally weighted co-association, over the partitions that label both objects or over all."""
-    n, n_partitions = np.shape(labels)
-    reliable, table = reliability(labels), np.zeros((n, n))
-    for i in range(n):
-        for j in range(n):
-            joined, n_seen = counts(labels, i, j, reliable)
-            whole = n_seen if normalize == "observed" else n_partitions
-            table[i, j] = joined / whole if whole else 0.0
-    return table
+    H, seen = incidence(labels), (np.asarray(labels) >= 0).astype(int)
+    whole = seen @ seen.T if normalize == "observed" else seen.shape[1]
+    return H * reliability(labels) @ H.T / np.maximum(whole, 1)
 
 
 def soft_reliability(H, offsets, theta=0.4):
