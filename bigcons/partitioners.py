@@ -135,17 +135,12 @@ def partition_hypergraph(
             n_parts, imbalance, getattr(mtkahypar.Objective, objective.upper())
         )
         context.logging = False
-        hypergraph = session.create_hypergraph(
-            context,
-            n_vertices,
-            len(pins),
-            [place[pins[e]].tolist() for e in order],
-            sizes[np.argsort(place)].tolist(),
-            rounded[order].tolist(),
-        )
-        found = hypergraph.partition(context)
-        value = found.cut() if objective == "cut" else found.km1()
-        return np.array(found.get_partition(), np.int32)[place], value / scale
+        edges, of_vertices = [place[pins[e]].tolist() for e in order], sizes[np.argsort(place)].tolist()
+        counts = context, n_vertices, len(pins)
+        hypergraph = session.create_hypergraph(*counts, edges, of_vertices, rounded[order].tolist())
+        parts = hypergraph.partition(context)
+        value = parts.cut() if objective == "cut" else parts.km1()
+        return np.array(parts.get_partition(), np.int32)[place], value / scale
 
 
 def has_mtkahypar() -> bool:

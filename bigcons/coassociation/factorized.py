@@ -76,15 +76,6 @@ class AgreementSums(NamedTuple):
         return float(np.einsum("uq,uq,q,u->", A, B, counts, self.weights.partitions))
 
 
-def no_sums(offsets: np.ndarray, n_clusters: int, weights: Weights | None = None) -> AgreementSums:
-    """Return the sums over no objects."""
-    n_partitions = offsets.size - 1
-    S = in_lines((int(offsets[-1]), padded(n_clusters)))
-    T = in_lines((n_partitions, padded(n_clusters * (n_clusters + 1) // 2)))
-    S[:], T[:] = 0.0, 0.0
-    return AgreementSums(n_clusters, S, T, 0.0, 0.0, weights)
-
-
 def agreement_sums(
     labels: np.ndarray,
     offsets: np.ndarray,
@@ -92,11 +83,13 @@ def agreement_sums(
     weights: Weights | None = None,
 ) -> AgreementSums:
     """Return the sums over a block's objects under the given memberships (rows, K) float32."""
-    sums = no_sums(offsets, memberships.shape[1], weights)
-    powers = np.zeros(2)
-    counted = sums.partition_weights
-    kernel.accumulate(labels, offsets, counted, memberships, sums.S, sums.T, powers)
-    return sums._replace(squares=float(powers[0]), quartics=float(powers[1]))
+    K, powers = memberships.shape[1], np.zeros(2)
+    S = in_lines((int(offsets[-1]), padded(K)))
+    T = in_lines((offsets.size - 1, padded(K * (K + 1) // 2)))
+    S[:], T[:] = 0.0, 0.0
+    counted = None if weights is None else weights.partitions
+    kernel.accumulate(labels, offsets, counted, memberships, S, T, powers)
+    return AgreementSums(K, S, T, float(powers[0]), float(powers[1]), weights)
 
 
 def add_sums(a: AgreementSums, b: AgreementSums) -> AgreementSums:

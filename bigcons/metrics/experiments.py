@@ -65,16 +65,16 @@ def learning_curve(
     """
     column = LabelColumn("truth", truth)
     classes = column.codes(0, column.n_objects)
-    known = np.flatnonzero(classes >= 0)
+    labeled = np.flatnonzero(classes >= 0)
     for size in sizes:
-        check_int("sizes", size, at_most=len(known))
+        check_int("sizes", size, at_most=len(labeled))
     check_int("n_repetitions", n_repetitions)
     seed = resolve_seed(random_state)
     scores = np.empty((len(sizes), n_repetitions))
     for s, size in enumerate(sizes):
         for repetition in range(n_repetitions):
             rng = generator(seed, "learning_curve", s, repetition)
-            sample = np.sort(rng.choice(known, size, replace=False))
+            sample = np.sort(rng.choice(labeled, size, replace=False))
             labels = LabelColumn("labels", cluster(sample, int(rng.integers(2**31))))
             codes = labels.codes(0, labels.n_objects)
             by_chance = rng.integers(labels.n_clusters, size=size)
@@ -196,9 +196,9 @@ def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple
             "object, and the row_of_object_ of the estimator whose linkage_ it is."
         )
     codes = column.codes(0, column.n_objects)
-    known = (codes >= 0) & (rows >= 0)
+    labeled = (codes >= 0) & (rows >= 0)
     counts = np.zeros((n_points, column.n_clusters))
-    np.add.at(counts, (rows[known], codes[known]), 1)
+    np.add.at(counts, (rows[labeled], codes[labeled]), 1)
     # pairs of the same class and of different ones: none at first, then within points, then of each merge
     joined, sizes = np.zeros((n_points + 1, 2)), counts.sum(axis=1)
     same = (counts * (counts - 1)).sum() / 2

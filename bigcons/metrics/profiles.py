@@ -233,16 +233,16 @@ class _Column:
             row += np.bincount(codes, weights, K)
 
     def _add_texts(self, texts: Sequence[str | None], rows: np.ndarray, codes: np.ndarray) -> None:
-        known, K = self.texts, len(self.counts)
-        numbers = [-1 if text is None else known.setdefault(text, len(known)) for text in texts]
-        if len(known) > MAX_CATEGORIES:
+        code_of, K = self.texts, len(self.counts)
+        numbers = [-1 if text is None else code_of.setdefault(text, len(code_of)) for text in texts]
+        if len(code_of) > MAX_CATEGORIES:
             self._leave_out(f"it has more than {MAX_CATEGORIES:,} different texts")
-        elif known:
+        elif code_of:
             self.kind = CATEGORY
             numbers_of_rows = np.array([*numbers, -1])[rows]
             counted = (numbers_of_rows >= 0) & (codes >= 0)
-            cells = codes[counted] * len(known) + numbers_of_rows[counted]
-            self.counts = np.pad(self.counts, ((0, 0), (0, len(known) - self.counts.shape[1])))
+            cells = codes[counted] * len(code_of) + numbers_of_rows[counted]
+            self.counts = np.pad(self.counts, ((0, 0), (0, len(code_of) - self.counts.shape[1])))
             self.counts += np.bincount(cells, minlength=self.counts.size).reshape(K, -1)
 
     def share_between(self, n_labeled: int) -> float:

@@ -224,10 +224,10 @@ class Halves(NamedTuple):
                 proposed([(*cut, objects[cut[1].tobytes()]) for cut in of_half], clusters, weights, sizes)
                 for of_half in cuts
             ]
-            for one, two in zip(proposals[::2], proposals[1::2], strict=True):
-                both = one.has_own & two.has_own
+            for (in_one, one), (in_two, two) in zip(proposals[::2], proposals[1::2], strict=True):
+                both = in_one & in_two
                 shared = np.bincount(clusters[both], weights[both], K)[:, None]
-                of_three = np.array([own, one.sizes, two.sizes])
+                of_three = np.array([own, one, two])
                 # the mean share of the three in their intersection, and that of independent ones
                 share = ratio(3.0 * shared, of_three.sum(axis=0), 0.0)
                 chance = 3.0 * of_three.prod(axis=0)
@@ -239,22 +239,16 @@ class Halves(NamedTuple):
         return ClusterSupport(np.maximum(supports, 0.0), np.maximum(divisions, 0.0))
 
 
-class Proposals(NamedTuple):
-    """What a half of the partitions proposes for each of K clusters."""
-
-    has_own: np.ndarray
-    """(n,) bool: which objects are in what is proposed for their own cluster."""
-    sizes: np.ndarray
-    """(K, 1 + K): the weight of what is proposed, and of that in the cluster and each one."""
-
-
 def proposed(
     cuts: Sequence[tuple[Tree, np.ndarray, np.ndarray]],
     clusters: np.ndarray,
     weights: np.ndarray,
     sizes: np.ndarray,
-) -> Proposals:
-    """Return what a half proposes for each cluster: of its trees, the clade most like it.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what a half proposes for each of K clusters: of its trees, the clade most like it.
+
+    Which objects (n,) bool are in what is proposed for their own cluster; and the weight (K, 1 + K) of what
+    is proposed, and of that in the cluster and each one.
 
     Most like, by Dice's coefficient, the objects (n,) in ``clusters`` (n,), by ``weights`` (n,), of ``sizes``
     (K,) in all. ``cuts``: trees, the cluster (G,) of each group at their foot, and that (n,) of each object,
@@ -275,7 +269,7 @@ def proposed(
         inside[is_better] = shared[chosen[is_better]]
         has_own = np.where(is_better[clusters], is_in[clusters, placed], has_own)
         best = np.maximum(best, most)
-    return Proposals(has_own, np.column_stack([inside.sum(axis=1), inside.diagonal()[:, None] + inside]))
+    return has_own, np.column_stack([inside.sum(axis=1), inside.diagonal()[:, None] + inside])
 
 
 def common_objects(first: np.ndarray, second: np.ndarray) -> np.ndarray:
