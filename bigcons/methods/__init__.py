@@ -90,7 +90,13 @@ class _Methods(Mapping[str, "type[Any]"]):
 
     def __getitem__(self, name: str) -> type[Any]:
         if not isinstance(name, str) or name not in _REGISTRY:
-            raise _unknown(name)
+            from bigcons.errors import UnknownMethodError, nearest
+
+            given: Any = name  # a method, its estimator or a misspelled name
+            kind = given if isinstance(given, type) else type(given)
+            of_class = {home.partition(":")[2]: method for method, home in _REGISTRY.items()}
+            near = of_class.get(kind.__name__) or nearest(str(name), _REGISTRY)
+            raise UnknownMethodError(name, tuple(_REGISTRY), near)
         method: type[Any] = __getattr__(_REGISTRY[name].partition(":")[2])
         return method
 
@@ -108,15 +114,6 @@ class _Methods(Mapping[str, "type[Any]"]):
 
 
 METHODS = _Methods()
-
-
-def _unknown(name: object) -> Exception:
-    from bigcons.errors import UnknownMethodError, nearest
-
-    kind = name if isinstance(name, type) else type(name)  # of a method, or its estimator
-    of_class = {home.partition(":")[2]: method for method, home in _REGISTRY.items()}
-    near = of_class.get(kind.__name__) or nearest(str(name), _REGISTRY)
-    return UnknownMethodError(name, tuple(_REGISTRY), near)
 
 
 def __getattr__(name: str) -> Any:

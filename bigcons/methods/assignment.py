@@ -25,7 +25,6 @@ from bigcons.methods.pass_clusterer import (
     expected_counts,
     first_partition,
     given_clusters,
-    random_clusters,
     spread,
 )
 from bigcons.run.engine import Engine, one_thread, stop_if_cancelled
@@ -487,7 +486,11 @@ class IVC(PassClusterer):
             names = "'partition', 'random'"
             return given_clusters(self.init, ensemble.n_objects, self.n_clusters, names)
         chosen = check_choice("init", self.init, ("partition", "random"))
-        return first_partition if chosen == "partition" else random_clusters
+        if chosen == "partition":
+            return first_partition
+        return lambda labels, n_clusters, seed, number: generator(seed, "start.random", number).integers(
+            n_clusters, size=len(labels), dtype=np.int32
+        )
 
     def _starts(self, method: Method, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
         first = self._first_clusters(ensemble)

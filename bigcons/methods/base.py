@@ -135,6 +135,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     info: ClassVar[MethodInfo]
     _instead: ClassVar[str] = "another method"
     """What places new objects where a way of this method does not."""
+    _remedy_of_surplus: ClassVar[str] = "n_clusters={n} may be enough"
+    """What to do if only ``n`` clusters have a fair share of the objects."""
     chooses: ClassVar[bool] = False
     """Whether the method takes ``n_clusters="auto"``."""
 
@@ -459,13 +461,10 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if least >= 2 and surplus >= max(2, K / 3):
             warn_user(
                 f"{surplus:,} of {K:,} clusters hold fewer than {math.ceil(least):,} of {n_objects:,} "
-                f"objects each; {self._remedy_of_surplus(K - surplus)}.",
+                f"objects each; {self._remedy_of_surplus.format(n=K - surplus)}"
+                + (", 'auto' chooses the number." if self.chooses else "."),
                 SurplusClustersWarning,
             )
-
-    def _remedy_of_surplus(self, n_large: int) -> str:
-        """Return what to do if only ``n_large`` clusters have a fair share of the objects."""
-        return f"n_clusters={n_large} may be enough" + (", 'auto' chooses the number" * self.chooses)
 
     @property
     def memberships_(self) -> Any:

@@ -104,17 +104,13 @@ def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) 
         if name in own:
             continue
         if name not in of_fit:
-            raise TypeError(_unknown(chosen.__name__, name, [*own]))
+            near = nearest(name, [*own])
+            hint = f"it has {', '.join(own)}." if near is None else f"did you mean {near}?"
+            if name in Selection.__dataclass_fields__:
+                hint = f"pass bigcons.select(x, {name}=...) in place of x."
+            raise TypeError(f"{chosen.__name__} has no parameter {name!r}; {hint}")
         fitting[name] = parameters.pop(name)
     return chosen(n_clusters, **parameters).fit(x, **fitting)
-
-
-def _unknown(method: str, name: str, parameters: list[str]) -> str:
-    if name in Selection.__dataclass_fields__:
-        return f"{method} has no parameter {name!r}; pass bigcons.select(x, {name}=...) in place of x."
-    near = nearest(name, parameters)
-    meant = f"it has {', '.join(parameters)}." if near is None else f"did you mean {near}?"
-    return f"{method} has no parameter {name!r}; {meant}"
 
 
 def as_in_paper(name: str, *arguments: Any, **parameters: Any) -> Any:

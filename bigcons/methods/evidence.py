@@ -36,6 +36,10 @@ class Evidence(ConsensusClusterer):
     """Base of evidence accumulation by linkage: what `EAC` does, by the ``linkage`` of a class."""
 
     linkage: ClassVar[str]
+    _remedy_of_surplus: ClassVar[str] = (
+        "outliers merge last; a larger n_clusters, mcla or pcc may divide the large clusters, of which there "
+        "are {n}"
+    )
     info: ClassVar[MethodInfo] = MethodInfo(
         "Fred and Jain 2005", "co-association", missing="c/N", out_of_core=False
     )
@@ -82,10 +86,6 @@ class Evidence(ConsensusClusterer):
             out,
             n_clusters=n_clusters,
         )
-
-    def _remedy_of_surplus(self, n_large: int) -> str:
-        large = "the large cluster" if n_large == 1 else f"the {n_large} large clusters"
-        return f"outliers merge last; a larger n_clusters, mcla or pcc may divide {large}"
 
     def _check_n_clusters(self, given: Any, n_objects: int) -> None:
         if given is not None:

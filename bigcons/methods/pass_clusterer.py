@@ -177,11 +177,6 @@ def partition_order(n_partitions: int, seed: int, number: int) -> np.ndarray:
     return np.concatenate(([first], order[order != first]))
 
 
-def random_clusters(labels: np.ndarray, n_clusters: int, seed: int, number: int) -> np.ndarray:
-    """Return random clusters (rows,) int32 of the objects of ``labels`` (rows, M)."""
-    return generator(seed, "start.random", number).integers(n_clusters, size=len(labels), dtype=np.int32)
-
-
 def given_clusters(init: Any, n_objects: int, n_clusters: int, names: str) -> np.ndarray:
     """Return clusters (n_objects,) int32 that a caller gives; ``names`` are the other values of ``init``."""
     given = np.array(init)
