@@ -81,6 +81,7 @@ def test_make__changes_bits_with_the_seed_alone(make, points, tmp_path):
 
 
 def test_mixed__is_half_by_landmarks_and_half_by_k_means(points):
+    points = points[:3000]
     found = mixed(points, n_partitions=30, random_state=0)
     is_by_kmeans = np.arange(30) % 2 == 1
     sets = found.generator.centers.sets
@@ -107,6 +108,7 @@ def test_drawn_clusters__are_the_most_that_there_are(n_objects):
 
 
 def test_ensemble_generator__is_the_function_of_its_scheme(points):
+    points = points[:3000]
     schemes = {
         "mixed": (mixed, {}, {}),
         "landmarks": (landmarks, {"n_clusters": (2, 9)}, {}),
@@ -222,7 +224,7 @@ def circles(n):
     return shape + 0.1 * rng.normal(size=(n, 2)), radius
 
 
-SHAPES = {"moons": make_moons(1500, noise=0.05, random_state=0), "circles": circles(1500)}
+SHAPES = {"moons": make_moons(900, noise=0.05, random_state=0), "circles": circles(900)}
 
 
 @pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
@@ -230,7 +232,9 @@ SHAPES = {"moons": make_moons(1500, noise=0.05, random_state=0), "circles": circ
 def test_landmarks__follow_curved_shapes_that_k_means_cuts(shape):
     (points, truth), scores = SHAPES[shape], {}
     for make in (landmarks, kmeans):
-        model = bc.consensus(make(points, random_state=0), len(np.unique(truth)), random_state=0)
+        model = bc.consensus(
+            make(points, n_partitions=40, random_state=0), len(np.unique(truth)), random_state=0
+        )
         scores[make.__name__] = bc.metrics.adjusted_rand(truth, model.labels_)
     assert scores["landmarks"] > 0.99
     assert scores["kmeans"] < 0.9
