@@ -59,7 +59,7 @@ def test_solve__names_no_input_as_the_output_of_what_to_run_next(tmp_path, monke
 def test_public_names__that_are_misspelt():
     with pytest.raises(AttributeError, match="no attribute 'PPC'") as refused:
         bigcons.PPC  # noqa: B018
-    assert (refused.value.name, refused.value.obj) == ("PPC", bigcons)  # by which Python suggests PCC
+    assert (refused.value.name, refused.value.obj) == ("PPC", bigcons)  # by which Python suggests a name
     assert not hasattr(bigcons, "zzz")
 
 
