@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigcons.coassociation import dense
+from bigcons.errors import InvalidInputError
 from bigcons.kernels.cluster_tables import assign, count_assigned, mark_majorities, padded
 from bigcons.memory import DEFAULT_DATA_BYTES, MOST_BYTES
 from bigcons.methods.base import MethodInfo
@@ -636,17 +637,8 @@ class IPC(IVC):
         if self.normalize == "all" or (survey.n_seen == ensemble.n_objects).all():
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
-        n = ensemble.n_objects
-        held = 20 * n**2  # two counts, the similarity and temporaries
-        name, remedy = (
-            f"IPC with normalize='observed' of {n:,} objects",
-            "use normalize='all' or the method ipvc",
-        )
-        plan = MemoryPlan(held)
-        plan.check(name, engine, ensemble, self.memory, f", or {remedy}", most=DEFAULT_DATA_BYTES)
-        n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
-        similarity = np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
-        labels, first = ensemble.read(0, n), self._first_clusters(ensemble)
+        similarity = shares_of_pairs(self, ensemble, engine, "use normalize='all' or the method ipvc")
+        labels, first = ensemble.read(0, ensemble.n_objects), self._first_clusters(ensemble)
         labeled = np.asarray((labels >= 0).any(axis=1))
 
         def restart(number: int) -> tuple[np.ndarray, list[Record], bool]:
@@ -669,6 +661,17 @@ class IPC(IVC):
         )
         self._set_results(records, objectives, converged=converged)
         self._publish(ensemble, lambda b: clusters[b.start : b.stop], survey.unlabeled, out)
+
+
+def shares_of_pairs(method: PassClusterer, ensemble: Ensemble, engine: Engine, remedy: str) -> np.ndarray:
+    """Return the co-association c/N (n, n) float32, 0 where no partition labels both, if memory allows."""
+    n = ensemble.n_objects
+    held = 20 * n**2  # two counts, the similarity and temporaries
+    name = f"{type(method).__name__} of {n:,} objects with c/N"
+    plan = MemoryPlan(held)
+    plan.check(name, engine, ensemble, method.memory, f", or {remedy}", most=DEFAULT_DATA_BYTES)
+    n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
+    return np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
 
 
 def move_all(
@@ -703,15 +706,16 @@ class LabelKMeans(PassClusterer):
     n_clusters : int or "auto", default=8
         Maximum number of clusters; one that loses its last object stays empty.
         "auto": by `bigcons.choose_n_clusters`.
-    encode : {"integer", "onehot"}, default="integer"
+    encode : {"integer", "onehot", "coassoc"}, default="integer"
         "integer": labels as numbers, as the published figures suggest. "onehot": a column for
-        every base cluster, the same as `QMI`.
+        every base cluster, the same as `QMI`. "coassoc": the rows of the co-association matrix c/N (Kuncheva
+        and Vetrov 2006), in memory, with scikit-learn's meaning of ``tol``.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
-        all count the same.
+        all count the same. Not for "coassoc".
     n_init : int, default=10
-        Number of starts, of which the best objective is kept: by k-means++ for "integer", from base
-        partitions for "onehot". They run on a sample of at least 4,096 objects.
+        Number of starts, of which the best objective is kept: by k-means++ for "integer" and "coassoc", from
+        base partitions for "onehot". They run on a sample of at least 4,096 objects, for "coassoc" on all.
         With "onehot", ensembles of many small base clusters, or of so many partitions that the sample has
         above 4 million labels, start from k-means in the spectral embedding of `HBGF` instead.
     max_iter : int, default=100
@@ -738,7 +742,7 @@ class LabelKMeans(PassClusterer):
 
     Notes
     -----
-    O(n M K) time a pass and O(B K) memory. The paper's baseline takes
+    O(n M K) time a pass and O(B K) memory, but O(n^2 K) and O(n^2) for "coassoc". The paper's baseline takes
     no missing labels; here distances go over the observed labels and means over the members observed.
 
     References
@@ -761,6 +765,33 @@ class LabelKMeans(PassClusterer):
     weights: Any = None
 
     def _method(self, offsets: np.ndarray, n_clusters: int) -> Tables:
-        check_choice("encode", self.encode, ("integer", "onehot"))
         tables = CategoryUtility if self.encode == "onehot" else IntegerLabels
         return tables("k-means", offsets, n_clusters, self._weights)
+
+    def _solve_surveyed(
+        self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
+    ) -> None:
+        check_choice("encode", self.encode, ("integer", "onehot", "coassoc"))
+        if self.encode != "coassoc":
+            super()._solve_surveyed(ensemble, engine, seed, out, survey)
+            return
+        if self._weights is not None:
+            raise InvalidInputError(
+                "weights do not apply to encode='coassoc'; leave them out, or use encode='onehot'.",
+                parameter="weights",
+            )
+        from sklearn.cluster import KMeans
+
+        rows = shares_of_pairs(self, ensemble, engine, "use encode='onehot'")
+        labeled = np.ones(ensemble.n_objects)
+        labeled[survey.unlabeled] = 0.0  # otherwise they would form a cluster of their own
+        draw = int(generator(seed, "start.kmeans").integers(2**31))
+        model = KMeans(
+            self.n_clusters, n_init=self.n_init, max_iter=self.max_iter, tol=self.tol, random_state=draw
+        )
+        with one_thread():
+            labels = model.fit(rows, sample_weight=labeled).labels_.astype(np.int32)
+        record: Record = {"objective": float(model.inertia_)}
+        self._set_results([record], [record["objective"]], converged=bool(model.n_iter_ < self.max_iter))
+        self.n_passes_: int = int(model.n_iter_)
+        self._publish(ensemble, lambda b: labels[b.start : b.stop], survey.unlabeled, out)

@@ -11,12 +11,14 @@ from sklearn.cluster import KMeans
 
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
+from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.kernels.cluster_tables import respond, responsibilities, rows_together
 from bigcons.methods import IPC, IPVC, IVC, KCC, METHODS, QMI, LabelKMeans, MixtureModel, embedding
 from bigcons.methods.mixture import MixtureProblem
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import ThreadsEngine
 from bigcons.run.survey import take_survey
+from tests.naive import agreement
 from tests.naive import mixture as naive_mixture
 from tests.naive import table_methods as naive
 from tests.support.fits import quiet
@@ -173,6 +175,25 @@ def test_label_kmeans__is_k_means_on_label_numbers():
     assert model.objective_ == pytest.approx(judge.inertia_, rel=1e-2)
     centers = np.array([labels[model.labels_ == k].mean(axis=0) for k in range(6)])
     assert model.objective_ == pytest.approx(((labels - centers[model.labels_]) ** 2).sum())
+
+
+def test_label_kmeans__on_coassociations_equals_scikit_learn_on_them():
+    ensemble, truth = planted_ensemble(300, 20, missing=0.3, random_state=0)
+    model = quiet(LabelKMeans(6, encode="coassoc", random_state=0), ensemble)
+    assert adjusted_rand(truth, model.labels_) > 0.7
+    labels = ensemble.read(0, 300).tolist()
+    counts = np.array([[agreement.counts(labels, i, j) for j in range(300)] for i in range(300)], float)
+    shares = counts[..., 0] / np.maximum(counts[..., 1], 1)
+    centers = np.array([shares[model.labels_ == k].mean(axis=0) for k in range(6)])
+    again = KMeans(6, init=centers, n_init=1).fit(shares)
+    assert adjusted_rand(again.labels_, model.labels_) == 1
+    assert again.inertia_ == pytest.approx(model.objective_, rel=1e-4)
+    with pytest.raises(InvalidInputError, match="cannot place new objects"):
+        model.predict(ensemble)
+    with pytest.raises(InvalidInputError, match="weights do not apply to encode='coassoc'"):
+        LabelKMeans(6, encode="coassoc", weights=range(20)).fit(ensemble)
+    with pytest.raises(MemoryBudgetError, match="use encode='onehot'"):
+        LabelKMeans(6, encode="coassoc", memory=1000).fit(ensemble)
 
 
 # The mixture of multinomials, and what its background is for
