@@ -790,8 +790,9 @@ class LabelKMeans(PassClusterer):
             self.n_clusters, n_init=self.n_init, max_iter=self.max_iter, tol=self.tol, random_state=draw
         )
         with one_thread():
-            labels = model.fit(rows, sample_weight=labeled).labels_.astype(np.int32)
-        record: Record = {"objective": float(model.inertia_)}
-        self._set_results([record], [record["objective"]], converged=bool(model.n_iter_ < self.max_iter))
+            model.fit(rows, sample_weight=labeled)
+        labels = model.labels_.astype(np.int32)
+        objective = float(model.inertia_)  # type: ignore[arg-type]
+        self._set_results([{"objective": objective}], [objective], converged=bool(model.n_iter_ < self.max_iter))
         self.n_passes_: int = int(model.n_iter_)
         self._publish(ensemble, lambda b: labels[b.start : b.stop], survey.unlabeled, out)
