@@ -793,6 +793,8 @@ class LabelKMeans(PassClusterer):
             model.fit(rows, sample_weight=labeled)
         labels = model.labels_.astype(np.int32)
         objective = float(model.inertia_)  # type: ignore[arg-type]
-        self._set_results([{"objective": objective}], [objective], converged=bool(model.n_iter_ < self.max_iter))
+        self._set_results(
+            [{"objective": objective}], [objective], converged=bool(model.n_iter_ < self.max_iter)
+        )
         self.n_passes_: int = int(model.n_iter_)
         self._publish(ensemble, lambda b: labels[b.start : b.stop], survey.unlabeled, out)
