@@ -786,13 +786,13 @@ class LabelKMeans(PassClusterer):
         labeled = np.ones(ensemble.n_objects)
         labeled[survey.unlabeled] = 0.0  # otherwise they would form a cluster of their own
         draw = int(generator(seed, "start.kmeans").integers(2**31))
-        model = KMeans(
+        model: Any = KMeans(
             self.n_clusters, n_init=self.n_init, max_iter=self.max_iter, tol=self.tol, random_state=draw
         )
         with one_thread():
             model.fit(rows, sample_weight=labeled)
         labels = model.labels_.astype(np.int32)
-        objective = float(model.inertia_)  # type: ignore[arg-type]
+        objective = float(model.inertia_)
         self._set_results(
             [{"objective": objective}], [objective], converged=bool(model.n_iter_ < self.max_iter)
         )
