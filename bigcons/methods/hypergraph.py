@@ -371,6 +371,9 @@ class HGPA(GraphClusterer):
         the normalized hypergraph Laplacian of Zhou, Huang and Schölkopf (2006) and k-means; it rewards
         hyperedges that are nearly whole, leaves the sizes of the clusters free, and runs out of core.
         "auto": "km1" where Mt-KaHyPar is installed; elsewhere "laplacian", with a warning.
+    edge_weight : {"unit", "size"}, default="unit"
+        "unit": all hyperedges count the same, as in the paper's text. "size": each counts by its number of
+        objects, as in the authors' code.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same.
@@ -411,9 +414,9 @@ class HGPA(GraphClusterer):
     recovers the original with an NMI of 0.59, 0.42 and 0.25 at 10, 25 and 50 % noise, where `MCLA` and `CSPA`
     reach 1.00, 0.99 and 0.86.
 
-    All hyperedges of a partition count the same, as in the paper's text. With weights w_e the Laplacian is
-    that of the graph ``H W D_e^-1 H^T``; so "laplacian" embeds the objects as `HBGF` does, at its costs, and
-    takes soft clusterings as it does.
+    With weights w_e the Laplacian is that of the graph ``H W D_e^-1 H^T``; so "laplacian" embeds the objects
+    as `HBGF` does if ``edge_weight="unit"``, and as `CSPA` with ``normalize="all"`` if "size", at their
+    costs, and takes soft clusterings as they do.
 
     References
     ----------
@@ -437,9 +440,11 @@ class HGPA(GraphClusterer):
     _instead: ClassVar[str] = "objective='laplacian'"
 
     objective: str = "auto"
+    edge_weight: str = "unit"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("objective", self.objective, ("auto", "km1", "cut", "laplacian"))
+        check_choice("edge_weight", self.edge_weight, ("unit", "size"))
         self.minimized_: str = self.objective
         if self.objective == "auto":
             self.minimized_ = "km1" if has_mtkahypar() else "laplacian"
@@ -451,7 +456,9 @@ class HGPA(GraphClusterer):
                 )
         imbalance = self._checked_imbalance(self.minimized_)
         if self.minimized_ == "laplacian":
-            self._solve_spectral(ensemble, engine, seed, out, bipartite_embedding)
+            by_size = partial(cut_embedding, observed=False)
+            embed = by_size if self.edge_weight == "size" else bipartite_embedding
+            self._solve_spectral(ensemble, engine, seed, out, embed)
             return
         n_labels = ensemble.n_objects * ensemble.n_partitions
         # bytes of a vertex of a hyperedge, in arrays and in the partitioner
@@ -464,6 +471,8 @@ class HGPA(GraphClusterer):
         labels = labels[np.ix_(labeled, counted)]
         pins = hyperedges(labels, ensemble.n_clusters[counted])
         weights = np.repeat(times[counted], ensemble.n_clusters[counted])
+        if self.edge_weight == "size":
+            weights *= [max(len(vertices), 1) for vertices in pins]
         parts = np.zeros(ensemble.n_objects, np.int32)
         K, sizes = min(self.n_clusters, len(labeled)), np.ones(len(labels), np.int64)
         asked = pins, weights, sizes, K, imbalance, seed, self.minimized_

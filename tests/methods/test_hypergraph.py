@@ -179,11 +179,13 @@ def test_cspa__has_the_spectrum_of_the_normalized_similarity(normalize):
     )
 
 
-def test_hgpa__has_the_spectrum_of_the_hypergraph_laplacian():
+@pytest.mark.parametrize("edge_weight", ["unit", "size"])
+def test_hgpa__has_the_spectrum_of_the_hypergraph_laplacian(edge_weight):
     labels = random_labels(60, 6, 4, 0.4)
     H = counted.incidence(labels)
-    expected = np.linalg.eigvalsh(naive.zhou(labels, np.ones(H.shape[1])))[::-1]
-    model = HGPA(4, objective="laplacian", random_state=0).fit(labels)
+    weights = H.sum(axis=0) if edge_weight == "size" else np.ones(H.shape[1])
+    expected = np.linalg.eigvalsh(naive.zhou(labels, weights))[::-1]
+    model = HGPA(4, objective="laplacian", edge_weight=edge_weight, random_state=0).fit(labels)
     np.testing.assert_allclose(model.singular_values_**2, expected[:4], rtol=1e-9)
 
 
@@ -568,15 +570,16 @@ def test_metis__of_too_many_pairs_is_refused_with_the_number():
     labels=label_matrices(min_objects=2, max_objects=9),
     k=st.integers(1, 4),
     objective=st.sampled_from(["km1", "cut"]),
+    edge_weight=st.sampled_from(["unit", "size"]),
 )
 def test_hgpa__labels_whom_a_partition_labels_and_tells_the_objective_of_its_balanced_cut(
-    labels, k, objective
+    labels, k, objective, edge_weight
 ):
     k = min(k, len(labels))
-    model = HGPA(k, objective=objective, random_state=0).fit(labels)
+    model = HGPA(k, objective=objective, edge_weight=edge_weight, random_state=0).fit(labels)
     labeled = (labels >= 0).any(axis=1)
     np.testing.assert_array_equal(model.labels_ >= 0, labeled)
-    assert model.objective_ == naive.cut(labels, model.labels_, objective)
+    assert model.objective_ == naive.cut(labels, model.labels_, objective, edge_weight)
     assert model.minimized_ == objective
     n_parts = min(k, int(labeled.sum()))
     largest = int(1.05 * -(-labeled.sum() // n_parts))

@@ -54,12 +54,13 @@ def zhou(labels, weights):
     return scale @ H @ np.diag(weights) @ np.diag(1 / H.sum(axis=0)) @ H.T @ scale
 
 
-def cut(labels, parts, objective):
+def cut(labels, parts, objective, edge_weight="unit"):
     """Return the weight of the hyperedges in several parts, by km1 once for every part beyond the first."""
     total = 0
     for cluster in base_clusters(labels):
         beyond = max(len({parts[i] for i in cluster}) - 1, 0)  # a label between others may have no object
-        total += min(beyond, 1) if objective == "cut" else beyond
+        weight = len(cluster) if edge_weight == "size" else 1
+        total += weight * (min(beyond, 1) if objective == "cut" else beyond)
     return total
 
 
