@@ -44,7 +44,6 @@ def test_fit__keeps_the_promise_of_the_smallest_budget(wide, tmp_path, method, e
         ensemble=wide,
         parameters={"n_clusters": 4},
         held=is_held,
-        again=is_held,
     )
     assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
 
