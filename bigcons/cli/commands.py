@@ -339,7 +339,7 @@ def import_(
 
     With --pairs, the table has a row for each pair, in any order, with integer columns i < j, objects
     numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those that label
-    both. It is sorted on disk and need not fit in memory.
+    both. It is sorted in memory, at 60 bytes a pair.
     """
     from bigcons.disk.places import place_of
     from bigcons.io.columns import select
