@@ -60,6 +60,9 @@ class Reading(NamedTuple):
     """Whether the caller knows that rows of a list are objects."""
 
 
+DEFAULT_READING = Reading()
+
+
 @dataclass
 class Source:
     """Rows ``(n_rows, n_columns)`` that can be read more than once.

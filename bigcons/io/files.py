@@ -30,6 +30,7 @@ from bigcons.errors import (
     shown,
 )
 from bigcons.io.batches import (
+    DEFAULT_READING,
     Reading,
     Rows,
     Source,
@@ -74,7 +75,7 @@ def file_of(path: StorePath | File) -> File:
     return Path(given) if isinstance(place, DiskPlace) else place
 
 
-def open_path(source: StorePath | File, role: str, how: Reading) -> Source:
+def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READING) -> Source:
     """Return the source of the file, folder, pattern or Zarr array at a path or URL."""
     place, path = place_of(source), file_of(source)
     name = path.name.lower()

@@ -274,11 +274,8 @@ def test_import__of_a_table_in_a_bucket_is_that_of_the_same_file_on_a_disk(both)
     here, there, write = both
     table = table_of_labels()
     parts = [table_of_labels(first, min(first + 600, 7000)) for first in range(0, 7000, 600)]  # 10 after 9
-    matrix = np.stack([table[name].to_numpy() for name in table.column_names[1:]], axis=1)
     write("a.parquet", lambda path: parquet.write_table(table, path, row_group_size=1000))
     write("a.tsv", write_csv(table, delimiter="\t"))
-    write("a.npy", lambda path: np.save(path, matrix))
-    write("columns.npy", lambda path: np.save(path, np.asfortranarray(matrix)))
     for suffix in (".csv", ".csv.gz", ".csv.bz2", ".csv.zst"):
         write(f"a{suffix}", write_csv(table))
     for number, part in enumerate(parts):
@@ -295,11 +292,10 @@ def test_import__of_a_table_in_a_bucket_is_that_of_the_same_file_on_a_disk(both)
         )
     ).close()
     names = [*(path.name for path in here.iterdir()), "labels.parquet/*.parquet", "labels.parquet/"]
-    assert len(names) == 12
+    assert len(names) == 10
     for name in names:
-        id = None if name.endswith(".npy") else "who"
-        read = import_labels(f"{here}/{name}", here / "here.zarr", id=id, overwrite=True)
-        also = import_labels(f"{there}/{name}", here / "there.zarr", id=id, overwrite=True)
+        read = import_labels(f"{here}/{name}", here / "here.zarr", id="who", overwrite=True)
+        also = import_labels(f"{there}/{name}", here / "there.zarr", id="who", overwrite=True)
         assert also.digest() == read.digest(), name
         assert also.n_objects == 7000
     files = [f"{there}/labels.parquet/part.{number}.parquet" for number in range(len(parts))]
@@ -313,8 +309,7 @@ def test_features__in_a_bucket_are_read_by_workers_too(both, suffix):
     here, there, write = both
     x = np.random.default_rng(0).normal(size=(6000, 3)) + np.arange(6000)[:, None] % 3 * 4
     table = pa.table({f"x{c}": x[:, c] for c in range(3)})
-    to_write = {".csv": write_csv(table), ".npy": lambda path: np.save(path, x)}
-    write(f"x{suffix}", to_write.get(suffix, lambda path: parquet.write_table(table, path)))
+    write(f"x{suffix}", lambda path: parquet.write_table(table, path))
     how = {"n_partitions": 3, "n_clusters": 4, "sample": 0.5, "random_state": 0}
     alone = generate.kmeans(here / f"x{suffix}", **how, out=here / "alone.zarr")
     with (
@@ -330,13 +325,13 @@ def test_features__in_a_bucket_are_read_by_workers_too(both, suffix):
     [
         ("nothing.parquet", StoreNotFoundError, "URL does not exist; check the path"),
         ("nothing/", StoreNotFoundError, "URL does not exist; check the path"),
-        ("notes.csv", InvalidInputError, "URL is a folder without tables; pass its files"),
+        ("notes.csv", InvalidInputError, "URL is a folder without tables"),
         ("notes/x*.csv", StoreNotFoundError, "no file matches URL; check the path"),
         ("*/a.csv", InvalidInputError, "URL is a pattern of folders, .*; name the folder"),
-        ("notes", InvalidInputError, "URL is a folder without tables; pass its files"),
+        ("notes", InvalidInputError, "URL is a folder without tables"),
         ("notes/read.me", InvalidInputError, "URL has suffix '.me'; use "),
-        ("cut.parquet", DamagedFileError, "URL is truncated or not Parquet .*; write it again"),
-        ("cut.npy", InvalidInputError, "URL is truncated; write the file again"),
+        ("cut.parquet", DamagedFileError, "URL cannot be read as Parquet .*; write it again"),
+        ("a.npy", InvalidInputError, "URL cannot be read from a bucket, .*; copy it to a disk"),
         ("a.h5ad", InvalidInputError, "URL cannot be read from a bucket, .*; copy it to a disk"),
     ],
 )
@@ -345,9 +340,8 @@ def test_tables__in_a_bucket_say_in_one_line_what_is_wrong(both, name, error, me
     write("notes/read.me", lambda path: path.write_text("text"))
     write("notes.csv/read.me", lambda path: path.write_text("text"))
     write("a.h5ad", lambda path: path.write_text("text"))
-    np.save(here / "a.npy", np.zeros((9, 9)))
+    write("a.npy", lambda path: np.save(path, np.zeros((9, 9))))
     parquet.write_table(table_of_labels(), here / "a.parquet")
-    write("cut.npy", lambda path: path.write_bytes((here / "a.npy").read_bytes()[:-1]))
     write("cut.parquet", lambda path: path.write_bytes((here / "a.parquet").read_bytes()[:2000]))
     url = re.escape(f"{there}/{name}".rstrip("/"))
     for read in (Ensemble.from_labels, open_features):
@@ -356,13 +350,11 @@ def test_tables__in_a_bucket_say_in_one_line_what_is_wrong(both, name, error, me
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".npy"])
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_tables__that_change_or_cannot_be_reached_while_they_are_read(suffix, tmp_path):
     path = tmp_path / f"a{suffix}"
     if suffix == ".csv":  # of more bytes than Arrow reads ahead
         path.write_text(f"{'a' * 500},{'b' * 500}\n" * 60_000)
-    elif suffix == ".npy":
-        np.save(path, np.zeros((60_000, 8), int))
     else:
         numbers = np.random.default_rng(0).integers(0, 1 << 60, (20, 60_000))
         parquet.write_table(
