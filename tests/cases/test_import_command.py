@@ -1,6 +1,5 @@
 """The command line reads what people bring by the same rules."""
 
-import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -87,29 +86,6 @@ def test_import__with_what_is_missing(ok, run, options, a, b):
     )
 
 
-def test_solve__of_a_table_says_how_it_was_read(ok):
-    table = {"who": [5, 6, 7, 8], "a": [0, 0, 1, 9], "b": [0, 0, 1, 1], "day": [3, 3, 4, 5]}
-    pd.DataFrame(table).to_csv("x.csv", index=False)
-    ok(
-        "solve",
-        "x.csv",
-        "--id",
-        "who",
-        "--drop",
-        "day",
-        "--missing",
-        "9",
-        "-k",
-        2,
-        "-m",
-        "best",
-        "-o",
-        "c.zarr",
-    )
-    found = Consensus.open("c.zarr")
-    assert found.provenance["read"] == {"id": "who", "drop": ["day"], "missing": ["9"]}
-
-
 def test_import__says_whether_there_is_a_header(ok, run):
     pd.DataFrame([[0, 1], [0, 0], [1, 1]]).to_csv("x.csv", index=False, header=False)
     told = run("import", "x.csv", "-o", "e.zarr")
@@ -148,17 +124,3 @@ def test_append__of_partitions_joins_by_ids(ok):
     ok("import", "one.csv", "--id", "cell", "-o", "e.zarr")
     ok("append", "e.zarr", "two.csv", "--partitions")
     assert values_of(Ensemble.open("e.zarr")) == [[0, 5], [0, None], [1, 4]]
-
-
-def test_import__takes_patterns_of_columns(ok):
-    pd.DataFrame({"leiden_1": [0, 1], "n_genes": [7, 8], "leiden_2": [0, 0]}).to_parquet("x.parquet")
-    ok("import", "x.parquet", "--columns", "leiden*", "-o", "e.zarr")
-    assert Ensemble.open("e.zarr").names == ["leiden_1", "leiden_2"]
-
-
-def test_import__of_memberships_with_numbers_in_the_first_line(ok, run):
-    pd.DataFrame(np.eye(3, dtype=int)[[0, 1, 2, 0]]).to_csv("p.csv", index=False)
-    told = run("import", "p.csv", "--memberships", "-o", "e.zarr")
-    assert "--header" in told.stderr
-    ok("import", "p.csv", "--memberships", "--header", "-o", "e.zarr")
-    assert Ensemble.open("e.zarr").shape == (4, 1)

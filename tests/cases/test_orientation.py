@@ -10,7 +10,6 @@ import zarr
 import bigcons as bc
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.io.features import open_features
 from bigcons.store.ensemble import import_labels
 from tests.support.stores import values_of
 
@@ -32,20 +31,6 @@ def test_a_header_of_numbers_is_kept(tmp_path, suffix, id):
         assert ensemble.ids.tolist() == list("vwxyz")
         assert values_of(ensemble) == SWEEP.to_numpy().tolist()
         assert ensemble.n_clusters.tolist() == [2, 5, 5]
-
-
-@pytest.mark.parametrize(
-    ("text", "names", "rows"),
-    [
-        (",0,1,2\nv,0,1,2\nw,1,1,2\n", ["0", "1", "2"], [[0, 1, 2], [1, 1, 2]]),
-        ("a\tb\nv\t0\t1\nw\t1\t1\n", ["a", "b"], [[0, 1], [1, 1]]),  # as write.table of R
-    ],
-)
-def test_a_header_that_is_clear_needs_no_parameter(tmp_path, text, names, rows):
-    path = tmp_path / ("x.tsv" if "\t" in text else "x.csv")
-    path.write_text(text)
-    found = Ensemble.from_labels(path)
-    assert (found.names, values_of(found), found.ids.tolist()) == (names, rows, ["v", "w"])
 
 
 @pytest.mark.parametrize(
@@ -84,17 +69,6 @@ def test_a_first_line_that_may_be_a_header_or_an_object_is_refused(tmp_path, tex
         else:
             assert values_of(Ensemble.from_labels(path, header=header)) == rows
             assert values_of(Ensemble.from_labels(source)) == rows
-
-
-def test_numbers_in_the_first_line_of_features(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text("0,1,2\n0.5,1.5,2.5\n")
-    with pytest.raises(InvalidInputError, match="header=False"):
-        open_features(path)
-    assert open_features(bc.select(path, header=True)).names == ["0", "1", "2"]
-    assert open_features(bc.select(path, header=False)).n_objects == 2
-    with pytest.raises(InvalidInputError, match="header= is for files of text"):
-        open_features(bc.select(np.zeros((2, 2)), header=True))
 
 
 # Runs
@@ -154,24 +128,6 @@ def test_from_runs__of_files(suffix, tmp_path):
         for source in (f"{tmp_path}/run*", tmp_path):
             with pytest.raises(InvalidInputError, match="from_runs"):
                 Ensemble.from_labels(source)
-
-
-@pytest.mark.parametrize("suffix", ["npy", "zarr", "csv"])
-def test_matrices_in_files_may_be_of_the_same_objects(suffix, tmp_path):
-    labels = np.column_stack([RUN, RUN])
-    files = [tmp_path / f"part{u}.{suffix}" for u in range(2)]
-    for file in files:
-        if suffix == "npy":
-            np.save(file, labels)
-        elif suffix == "zarr":
-            zarr.create_array(str(file), data=labels)
-        else:
-            np.savetxt(file, labels, "%d", ",")
-    source = bc.select(files, header=False) if suffix == "csv" else files
-    with pytest.raises(
-        InvalidInputError, match=r"without names of columns.*append_partitions .*one file of all rows"
-    ):
-        Ensemble.from_labels(source)
 
 
 @pytest.mark.parametrize(
@@ -332,22 +288,6 @@ def test_from_long__has_a_row_for_each_object(route, is_stored, tmp_path):
     assert values_of(ensemble) == as_matrix(votes)
     assert ensemble.ids.tolist() == sorted(set(votes["task"]))
     assert ensemble.names == [str(u) for u in range(200)]
-
-
-def test_from_long__of_text_with_missing_labels():
-    votes = pd.DataFrame(
-        {
-            "t": ["b", "a", "a", "c"],
-            "w": ["x", "x", "y", "y"],
-            "l": ["spam", " ", "ham ", "Unknown"],
-            "at": range(4),
-        }
-    )
-    by = {"object": "t", "partition": "w", "label": "l"}
-    assert values_of(Ensemble.from_long(votes, **by))[2] == [None, "Unknown"]
-    ensemble = Ensemble.from_long(votes, **by, missing={"l": "Unknown"})
-    assert ensemble.ids.tolist() == ["a", "b", "c"]
-    assert values_of(ensemble) == [[None, "ham"], ["spam", None], [None, None]]
 
 
 MIXED = pd.DataFrame(

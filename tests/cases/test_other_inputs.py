@@ -53,22 +53,6 @@ def test_text_that_is_no_csv_names_the_remedy(content, remedy, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "rows"),
-    [
-        (b"cell type\nT cell\nB cell\nT cell\n", [["T cell"], ["B cell"], ["T cell"]]),
-        (b"sepal length\n1\n2\n", [[1], [2]]),
-        (b"k=5;seed=1\n1\n2\n", [[1], [2]]),
-        (b"<unk>\n1\n2\n", [[1], [2]]),
-        (b'a\n0\n""\n1', [[0], [None], [1]]),
-        (b"a,b\n0,1\n\n1,0\n\n", [[0, 1], [1, 0]]),
-    ],
-)
-def test_neighbors_of_such_text_are_read(content, rows, tmp_path):
-    (tmp_path / "x.csv").write_bytes(content)
-    assert values_of(Ensemble.from_labels(tmp_path / "x.csv")) == rows
-
-
-@pytest.mark.parametrize(
     ("suffix", "compressed"),
     [
         (".gz", gzip.compress(TEXT, mtime=0) + gzip.compress(b"2,0\n", mtime=0)),
@@ -118,28 +102,6 @@ def test_decimal_commas_are_read_where_they_are_named(tmp_path, suffix):
     numbers.to_csv(quoted, decimal=",", index=False)
     quoted_found = open_features(bc.select(quoted, decimal=","))
     np.testing.assert_array_equal(quoted_found.read(0, 4), expected.read(0, 4))
-
-
-def test_decimal_is_refused_where_it_changes_nothing_or_does_not_fit(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text("a;b\n1.234,5;1\n2.500,25;2\n")
-    for call, message in (
-        (
-            lambda: open_features(bc.select(path, sep=";", decimal=",")),
-            "such as '1.2",
-        ),
-        (
-            lambda: open_features(bc.select(pd.DataFrame({"a": [1.5, 2]}), decimal=",")),
-            "is for features in files of text",
-        ),
-        (
-            lambda: bc.Ensemble.from_labels(bc.select(path, decimal=",", sep=";")),
-            "is for features in files of text",
-        ),
-        (lambda: bc.select(path, decimal=";"), "decimal=';'"),
-    ):
-        with pytest.raises(InvalidInputError, match=message):
-            call()
 
 
 @pytest.mark.parametrize(
@@ -239,18 +201,6 @@ def test_missing_may_be_a_boolean(tmp_path):
         found = Ensemble.from_labels(source, missing=False)
         assert found.n_clusters.tolist() == [1]
         assert [row == [None] for row in values_of(found)] == [False, True, False]
-
-
-def test_weights_by_name_are_not_taken_by_order():
-    ensemble = Ensemble.from_labels(pd.DataFrame({"u": [0, 0, 1, 1], "v": [0, 1, 0, 1]}))
-    by_name = {"v": 1, "u": 3}
-    for weights in (by_name, pd.Series(by_name)):
-        with pytest.raises(
-            InvalidInputError, match=r"names, .*\[weights\[name\] for name in ensemble\.names\]"
-        ):
-            bc.metrics.average_criterion("nmi", ensemble, [0, 0, 1, 1], weights=weights)
-    for weights in ([3, 1], pd.Series([3, 1])):
-        assert bc.metrics.average_criterion("nmi", ensemble, [0, 0, 1, 1], weights=weights) > 0.5
 
 
 def test_columns_of_one_name_are_refused_by_name():

@@ -195,37 +195,6 @@ def test_an_index_of_a_data_frame_is_the_ids(kind, tmp_path):
     assert bc.metrics.adjusted_rand(joined.truth, joined.label) == 1
 
 
-@pytest.mark.parametrize("kind", DEFAULT)
-def test_the_numbers_of_rows_in_order_are_no_ids(kind):
-    frame = pd.DataFrame({f"p{u}": TRUTH for u in range(3)}, DEFAULT[kind])
-    assert Ensemble.from_labels(frame).ids is None
-    assert open_features(frame * 1.5).ids is None
-    assert bc.METHODS["best"](3).fit(frame).to_pandas().index.equals(pd.RangeIndex(60))
-
-
-@pytest.mark.parametrize("kind", ["text", "named", "default"])
-def test_an_index_of_dask_is_the_ids_if_it_has_text_or_a_name(kind):
-    index = {"text": IDS["text"], "named": IDS["named"], "default": pd.Index(ORDER)}[kind]
-    frame = pd.DataFrame({"u": TRUTH, "v": TRUTH}, index)
-    ensemble = Ensemble.from_labels(dask.dataframe.from_pandas(frame, npartitions=2, sort=False))
-    assert ensemble.ids is None if kind == "default" else ensemble.ids.tolist() == index.tolist()
-
-
-@pytest.mark.parametrize("index", [pd.RangeIndex(5, 65), pd.RangeIndex(0, 120, 2), pd.RangeIndex(59, -1, -1)])
-def test_an_index_that_is_told_but_not_stored(index, tmp_path):
-    frame = pd.DataFrame({"u": TRUTH, "v": TRUTH}, index)
-    assert Ensemble.from_labels(frame).ids.tolist() == index.tolist()
-    frame.to_parquet(tmp_path / "told.parquet")
-    frame.to_parquet(tmp_path / "stored.parquet", index=True)
-    assert Ensemble.from_labels(tmp_path / "stored.parquet").ids.tolist() == index.tolist()
-    for source in (tmp_path / "told.parquet", pa.Table.from_pandas(frame)):
-        if index.step == 1:  # a part of a frame, whose rows are in order
-            assert Ensemble.from_labels(source).ids is None
-            continue
-        with pytest.raises(InvalidInputError, match=r"told, not stored; .*to_parquet\(index=True\)"):
-            Ensemble.from_labels(source)
-
-
 def test_the_rest_of_a_data_frame_is_appended():
     frame = pd.DataFrame({"u": TRUTH, "v": TRUTH})
     ensemble = Ensemble.from_labels(frame[:40])
@@ -253,25 +222,10 @@ def test_append_partitions__refuses_the_numbers_of_rows_in_another_order():
         assert Ensemble.from_labels(frame).append_partitions(rows).n_partitions == 3
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_names_of_rows_that_are_repeated_are_refused(suffix, tmp_path):
-    path = tmp_path / f"x.{suffix}"
-    getattr(NAMED.set_axis(list("ppr")), f"to_{suffix}")(path)
-    with pytest.raises(InvalidIdsError, match="index 'p' is in rows 0 and 1"):
-        Ensemble.from_labels(path)
-    assert values_of(Ensemble.from_labels(path, drop="index")) == ROWS
-
-
 def test_an_index_of_levels_is_no_partition(tmp_path):
     NAMED.assign(a=[0, 0, 1]).set_index("a", append=True).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(InvalidInputError, match="has an index of 2 levels"):
         Ensemble.from_labels(tmp_path / "x.parquet")
-
-
-def test_arrow_tables_keep_the_index_of_pandas():
-    table = pa.Table.from_pandas(NAMED)
-    assert Ensemble.from_labels(table).ids.tolist() == list("pqr")
-    assert Ensemble.from_labels(pl.from_arrow(table)).names == ["u", "v"]
 
 
 @pytest.mark.parametrize("source", ["pandas", "parquet", "csv", "polars", "arrow"])
@@ -496,22 +450,6 @@ def test_series_in_another_order_are_refused_whatever_their_index(kind):
     else:
         with pytest.raises(InvalidInputError, match="in another order"):
             bc.metrics.adjusted_rand(truth, pd.Series(TRUTH))
-
-
-@pytest.mark.parametrize("kind", IDS)
-def test_match_joins_a_series_by_its_index(kind):
-    new = pd.Series(TRUTH + 5, IDS[kind])
-    old = pd.Series(TRUTH, IDS[kind]).sample(frac=1, random_state=0)
-    if kind in ("permuted", "objects", "nullable", "small", "categories of numbers"):
-        in_order = pd.Series(TRUTH, IDS[kind].tolist()).sort_index().to_numpy()
-        assert bc.match(pd.Series(in_order), old).labels.tolist() == in_order.tolist()
-        with pytest.raises(InvalidInputError, match=r"in another order; .* old\.sort_index\(\)"):
-            bc.match(bc.METHODS["best"](3).fit(FRAME), old)
-    model = bc.METHODS["best"](3).fit(FRAME.set_axis(IDS[kind]))
-    for x in (new, model):
-        for y in (old, old[:50]):
-            assert bc.match(x, y).labels.tolist() == TRUTH.tolist()
-    assert bc.match(new.to_numpy(), old.sort_index().loc[new.index].to_numpy()[:50]).n_moved == 0
 
 
 @pytest.mark.parametrize("form", ["model", "store", "series"])

@@ -18,10 +18,10 @@ from bigcons.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from bigcons.io.batches import Source, columns_source, sliced
+from bigcons.io.batches import Source, sliced
 from bigcons.io.factorize import encode_labels, scan_labels
 from bigcons.io.sources import open_source
-from bigcons.store.ensemble import ensemble_of, import_labels
+from bigcons.store.ensemble import import_labels
 from tests.support.stores import names_in, values_of
 
 N_OBJECTS, NAMES = 3000, ["a", "b", "c"]
@@ -68,16 +68,6 @@ def test_import_labels__of_a_file_of_numbers(tmp_path, labels, name):
     assert np.array_equal(stored.read(0, N_OBJECTS), memory.read(0, N_OBJECTS))
     assert stored.verify()["ok"]
     assert stored.provenance.items() >= {"made_by": "import_labels", "source": str(tmp_path / name)}.items()
-
-
-def test_import_labels__of_a_dask_array(tmp_path, labels):
-    lazy = dask.array.from_array(labels, chunks=(700, 2))
-    assert values_of(import_labels(lazy, tmp_path / "e")) == values_of(Ensemble.from_labels(labels))
-    unknown = lazy[lazy[:, 0] >= 0]
-    assert np.isnan(unknown.shape[0])
-    assert values_of(Ensemble.from_labels(unknown)) == values_of(
-        Ensemble.from_labels(labels[labels[:, 0] >= 0])
-    )
 
 
 @pytest.mark.parametrize("rows", [37, 999, 10_000])
@@ -241,16 +231,3 @@ def test_import_labels__copies_another_ensemble(tmp_path, frame):
     assert copy.chunk_rows == 100
     assert copy.names == ensemble.names
     assert values_of(copy) == values_of(ensemble) == values_of(Ensemble.from_labels(tmp_path / "e"))
-
-
-def test_ensemble_of__assembles_columns(tmp_path, labels):
-    stored = ensemble_of(
-        columns_source(list(labels.T), N_OBJECTS, NAMES),
-        tmp_path / "e",
-        provenance={"made_by": "test"},
-        chunk_rows=512,
-    )
-    assert values_of(stored) == values_of(Ensemble.from_labels(labels))
-    assert stored.names == NAMES
-    assert stored.provenance == {"made_by": "test"}
-    assert stored.chunk_rows == 512

@@ -74,14 +74,6 @@ def test_open_features__every_source_gives_the_same_rows(matrix, tmp_path):
         np.testing.assert_array_equal(np.concatenate([rows for _, rows in blocks]), matrix)
 
 
-def test_open_features__keeps_names_and_invents_missing_ones(matrix, tmp_path):
-    frame = pd.DataFrame(matrix, columns=list("abcd"))
-    assert open_features(frame).names == ["a", "b", "c", "d"]
-    assert open_features(matrix).names == ["f0", "f1", "f2", "f3"]
-    frame.to_csv(tmp_path / "bare.csv", index=False, header=False)
-    assert open_features(select(tmp_path / "bare.csv", header=False)).names == ["f0", "f1", "f2", "f3"]
-
-
 def test_open_features__codes_do_not_depend_on_unused_or_late_categories():
     late = pa.table({"x": ["b"] * 900 + ["a"] * 100})
     assert open_features(late).read(899, 901).tolist() == [[0.0, 1.0], [1.0, 0.0]]
@@ -172,12 +164,3 @@ def test_open_features__takes_a_csv_column_without_a_name_as_the_ids(tmp_path, t
     features = open_features(select(tmp_path / "x.csv", header=True))
     assert features.names == text.split("\n")[0].split(",")[1:]
     assert features.ids.hold().values.to_pylist() == [4, 9]
-
-
-def test_open_features__takes_the_index_that_pandas_keeps_in_a_table_as_the_ids(tmp_path):
-    frame = pd.DataFrame({"a": [1.5, 2.0], "b": [0.5, 1.0]}, index=[4, 9])
-    frame.to_parquet(tmp_path / "x.parquet")
-    for source in (tmp_path / "x.parquet", pa.Table.from_pandas(frame)):
-        features = open_features(source)
-        assert features.names == ["a", "b"]
-        assert features.ids.hold().values.to_pylist() == [4, 9]

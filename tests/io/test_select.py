@@ -174,15 +174,6 @@ def test_ids__may_be_the_index_of_a_data_frame(tmp_path):
         open_source(bc.select(levels, id="index"), "labels")
 
 
-@pytest.mark.parametrize("kind", ["int16", "uint64", "string", "large_string", "dictionary"])
-def test_ids__keep_their_type(kind, tmp_path):
-    values = pa.array([3, 1, 2]) if "int" in kind else pa.array(["c", "a", "b"])
-    values = values.dictionary_encode() if kind == "dictionary" else values.cast(kind)
-    ensemble = bc.Ensemble.from_labels(pa.table({"who": values, "a": [0, 1, 1]}), id="who")
-    solved = bc.Consensus.write(tmp_path / "c.zarr", np.array([0, 1, 1]), None, ids=ensemble)
-    assert str(solved.to_arrow().schema.field("who").type) == ("string" if kind == "dictionary" else kind)
-
-
 def test_open__takes_folders_patterns_and_lists_of_files(tmp_path):
     for folder, write in (
         ("parquet", lambda frame, path: frame.to_parquet(f"{path}.parquet", index=False)),
@@ -235,9 +226,3 @@ def test_select__reads_text_with_any_separator_as_with_commas(tmp_path, sep, nam
     assert import_labels(bc.select(other, sep=sep), out, id="who").names == made.names
     with pytest.raises(StoreExistsError, match="sep="):
         import_labels(bc.select(other, sep="%"), out, id="who")
-
-
-@pytest.mark.parametrize("sep", ["", ";;", "\n", '"', "é", 1])
-def test_select__refuses_what_separates_no_columns(sep):
-    with pytest.raises(InvalidInputError, match="use one character, such as ';'"):
-        bc.select("x.csv", sep=sep)

@@ -147,22 +147,6 @@ def blocks(path):
     return open_source(path, "features").batches(100, 55, 431)
 
 
-def test_tables__groups_go_by_the_role(tmp_path):
-    labels, features = np.array([[0], [1]]), np.array([[0.5], [2.5]])
-    zarr.create_group(str(tmp_path / "x.zarr"))
-    for name, values in {"labels": labels, "features": features}.items():
-        zarr.create_array(str(tmp_path / "x.zarr"), name=name, data=values)
-    assert as_read(tmp_path / "x.zarr") == ([[0], [1]], [[0.5], [2.5]])
-
-
-@pytest.mark.parametrize("word", ["", "NA", "<NA>", "n/a", "None", "nan", "-nan", "NULL", "#N/A"])
-def test_csv__the_same_words_are_missing(tmp_path, word):
-    (tmp_path / "x.csv").write_text(f"a,b\n1,x\n{word},{word}\n2,y\n")
-    assert values_of(Ensemble.from_labels(tmp_path / "x.csv", columns="*"))[1] == [None, None]
-    with pytest.raises(InvalidInputError, match=r"nan at row 1 .*'a'"):
-        open_features(tmp_path / "x.csv").read(0, 3)
-
-
 @pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
 def test_csv__rejects_a_damaged_archive_in_one_line(tmp_path, reader):
     content = gzip.compress(b"a,b\n" + b"1,2\n" * 100_000)
@@ -203,14 +187,6 @@ def test_parquet__types_may_differ_as_far_as_they_fit(tmp_path):
         InvalidInputError, match=r"column 'x' of .* has type string, where it had numbers before"
     ):
         open_features(tmp_path).read(0, 5)
-
-
-def test_open_features__rejects_masked_entries():
-    matrix = np.ma.array(np.ones((5, 2)), mask=False)
-    matrix[3, 1] = np.ma.masked
-    for source in (matrix, dask.array.from_array(matrix, chunks=(2, 2))):
-        with pytest.raises(InvalidInputError, match=r"nan at row 3 .*'f1'"):
-            open_features(source).read(0, 5)
 
 
 def test_dask__delayed_and_chunks_of_another_shape_than_declared_are_refused():
@@ -306,9 +282,3 @@ def test_dask__what_is_kept_is_removed_and_a_full_disk_says_where(monkeypatch, t
     monkeypatch.setattr("bigcons.io.batches.pickle.dump", full)
     with pytest.raises(OSError, match=f"No space left on device.*{tmp_path.name}; set TMPDIR"):
         next(open_source(array, "features").batches(90))
-
-
-def test_open_features__rejects_a_store(tmp_path):
-    Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
-    with pytest.raises(InvalidInputError, match=r"e\.zarr is a store of bigcons"):
-        open_features(tmp_path / "e.zarr")

@@ -201,7 +201,7 @@ def test_append_objects__goes_by_the_names_of_a_table():
     assert ensemble.read(2, 3).tolist() == [[1, 1]]
     for frame, message in (
         ({"a": [1], "c": ["y"]}, "'c' too many, 'b' too few"),
-        ({"a": [1], "b": ["y"], "c": ["y"]}, "labels has 'c', no partition of the ensemble; .*--drop c"),
+        ({"a": [1], "b": ["y"], "c": ["y"]}, "'c' too many, none too few; .*--drop"),
         ({"a": [1]}, "labels has no partition 'b', which the ensemble has; write it with empty cells or"),
     ):
         with pytest.raises(InvalidInputError, match=message):
