@@ -83,7 +83,6 @@ def test_select__refuses_columns_that_are_not_there():
     with pytest.raises(UnknownColumnError, match="Did you mean who") as caught:
         open_source(bc.select(FRAME, id="whoo"), "labels")
     assert (caught.value.column, caught.value.nearest) == ("whoo", "who")
-    assert caught.value.columns == list(FRAME)
     with pytest.raises(InvalidInputError, match="no columns left"):
         open_source(bc.select(FRAME, id="who", drop=["a", "b"]), "labels")
     with pytest.raises(InvalidInputError, match="one twice"):
