@@ -78,8 +78,9 @@ def test_clustering__encodes_new_rows_as_in_fit():
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(table[["x", "job"]])
     for text in ("many", "1.5"):
-        message = f"'x' of features has text, such as '{text}', where it had numbers before; convert it"
-        with pytest.raises(InvalidInputError, match=message):
+        with pytest.raises(
+            InvalidInputError, match="'x' of features has .*, where it had numbers before; conve"
+        ):
             model.predict(table.assign(x=text))
 
 
