@@ -79,7 +79,7 @@ def test_clustering__encodes_new_rows_as_in_fit():
         model.predict(table[["x", "job"]])
     for text in ("many", "1.5"):
         with pytest.raises(
-            InvalidInputError, match="'x' of features has .*, where it had numbers before; conve"
+            InvalidInputError, match=r"'x' of features has .*, where it had numbers before; conve"
         ):
             model.predict(table.assign(x=text))
 
