@@ -141,7 +141,8 @@ class ArrayAppender:
         """Take an ``array`` of any length: chunks do not depend on it."""
         self._stored = StoredArray(place, array)
         self._pending: list[np.ndarray] = []
-        self.n_appended = self._n_written = 0
+        self.n_appended: int = 0
+        self._n_written = 0
         self.written: Written = {}
 
     def append(self, part: np.ndarray) -> None:

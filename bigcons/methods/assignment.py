@@ -637,7 +637,9 @@ class IPC(IVC):
         if self.normalize == "all" or (survey.n_seen == ensemble.n_objects).all():
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
-        similarity = shares_of_pairs(self, ensemble, engine, "use normalize='all' or the method ipvc")
+        similarity = shares_of_pairs(
+            "IPC", ensemble, engine, self.memory, "use normalize='all' or the method ipvc"
+        )
         labels, first = ensemble.read(0, ensemble.n_objects), self._first_clusters(ensemble)
         labeled = np.asarray((labels >= 0).any(axis=1))
 
@@ -663,13 +665,15 @@ class IPC(IVC):
         self._publish(ensemble, lambda b: clusters[b.start : b.stop], survey.unlabeled, out)
 
 
-def shares_of_pairs(method: PassClusterer, ensemble: Ensemble, engine: Engine, remedy: str) -> np.ndarray:
+def shares_of_pairs(
+    name: str, ensemble: Ensemble, engine: Engine, memory: str | float | None, remedy: str
+) -> np.ndarray:
     """Return the co-association c/N (n, n) float32, 0 where no partition labels both, if memory allows."""
     n = ensemble.n_objects
     held = 20 * n**2  # two counts, the similarity and temporaries
-    name = f"{type(method).__name__} of {n:,} objects with c/N"
+    what = f"{name} of {n:,} objects with c/N"
     plan = MemoryPlan(held)
-    plan.check(name, engine, ensemble, method.memory, f", or {remedy}", most=DEFAULT_DATA_BYTES)
+    plan.check(what, engine, ensemble, memory, f", or {remedy}", most=DEFAULT_DATA_BYTES)
     n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
     return np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
 
@@ -782,7 +786,7 @@ class LabelKMeans(PassClusterer):
             )
         from sklearn.cluster import KMeans
 
-        rows = shares_of_pairs(self, ensemble, engine, "use encode='onehot'")
+        rows = shares_of_pairs("k-means", ensemble, engine, self.memory, "use encode='onehot'")
         labeled = np.ones(ensemble.n_objects)
         labeled[survey.unlabeled] = 0.0  # otherwise they would form a cluster of their own
         draw = int(generator(seed, "start.kmeans").integers(2**31))

@@ -217,7 +217,7 @@ class PlacedFeatures:
                 "bigcons.generate.kmeans, or pass base labels to predict."
             )
         self.data: Features = generator.open(features, id=id)
-        self.rows = NewRows(self.data, generator.encoding.scaling)
+        self.rows: NewRows = NewRows(self.data, generator.encoding.scaling)
         place = model._place_task(tables_of_generator(generator, model._recoding.values))
         assign, self._engine = generator.task(), engine
 

@@ -59,6 +59,7 @@ from bigcons.trust.placement import ClusterSupport, Placement, independent_share
 from bigcons.weights import Weights, counts_of
 
 
+@dataclass(eq=False)
 class TreePass(Passes):
     """The pass over all objects that follows from the first clusters.
 
@@ -70,16 +71,11 @@ class TreePass(Passes):
 
     name = "tree"
 
-    def __init__(
-        self,
-        first: Callable[[Run], First],
-        offsets: np.ndarray,
-        n_clusters: int,
-        weights: Weights | None,
-        grouped: GroupedSample | None = None,
-    ) -> None:
-        self.first, self.offsets, self.n_clusters = first, offsets, n_clusters
-        self.weights, self.grouped = weights, grouped
+    first: Callable[[Run], First]
+    offsets: np.ndarray
+    n_clusters: int
+    weights: Weights | None
+    grouped: GroupedSample | None = None
 
     def start(self, run: Run) -> tuple[State, list[float]]:
         """Return the first clusters; those of all objects have been written if they are known."""
@@ -320,7 +316,8 @@ class ConsensusTree(ConsensusClusterer):
             }
             self.chosen_tree_: str = str(at.state["tree"])
             placement = method.placement_of(at.state)
-            self._parts, self.temperature_ = placement.parts(), placement.temperature
+            self._parts = placement.parts()
+            self.temperature_: float = placement.temperature
             self._publish_placed(run, placement, at.state["divisions"], survey, out)
 
     def _publish_placed(

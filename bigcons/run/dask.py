@@ -109,11 +109,11 @@ class DaskEngine:
                     )
                 check_versions(self.client, workers)
                 self.workers = workers
-        self.n_workers = max(1, sum(worker["nthreads"] for worker in self.workers.values()))
-        self.in_flight = 2 * self.n_workers + 2
+        self.n_workers: int = max(1, sum(worker["nthreads"] for worker in self.workers.values()))
+        self.in_flight: int = 2 * self.n_workers + 2
         # the most on one host, and this process; workers that are its threads count with it
         hosts = [w["host"] for address, w in self.workers.items() if not address.startswith("inproc://")]
-        self.n_processes = 1 + max(Counter(hosts).values(), default=0)
+        self.n_processes: int = 1 + max(Counter(hosts).values(), default=0)
         self._check_limits(self.workers.keys() - before.keys())
 
     def check_limits(self, what: str, of_process: int, of_thread: int) -> None:

@@ -55,7 +55,9 @@ class Engine(Protocol):
 class SerialEngine(Engine):
     """One task after another in the calling thread."""
 
-    name, n_workers, in_flight = "serial", 1, 1
+    name: str = "serial"
+    n_workers: int = 1
+    in_flight: int = 1
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
@@ -66,11 +68,11 @@ class SerialEngine(Engine):
 class ThreadsEngine(Engine):
     """A pool of threads: the default on one machine, since kernels and decompression release the GIL."""
 
-    name = "threads"
+    name: str = "threads"
 
     def __init__(self, n_workers: int | None = None) -> None:
-        self.n_workers = n_workers or available_cores()
-        self.in_flight = self.n_workers + 1
+        self.n_workers: int = n_workers or available_cores()
+        self.in_flight: int = self.n_workers + 1
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""

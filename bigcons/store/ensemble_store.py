@@ -92,7 +92,8 @@ class StoredRows:
 
     def __init__(self, place: Place) -> None:
         """Open the ensemble at ``place``; raises StoreNotFoundError and CorruptStoreError."""
-        self.store = store = Store(place, KIND, RESTORE)
+        store = Store(place, KIND, RESTORE)
+        self.store: Store = store
         self.path: Place = place
         self.is_parquet: bool = store.head.is_parquet
         self.prefix: str = "_" if self.is_parquet else ""

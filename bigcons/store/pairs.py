@@ -230,13 +230,13 @@ class PairTable(Objects):
             write_pairs(folder / "pairs.zarr", parts, counts_dtype, chunk_entries, facts, overwrite=False)
             return PairTable.open(folder / "pairs.zarr").save(path, overwrite=overwrite)
 
-    indptr = cached_property(lambda self: self._part("indptr"))
+    indptr: cached_property[np.ndarray] = cached_property(lambda self: self._part("indptr"))
     """Start of each row in the other arrays, ``(n_objects + 1,)`` int64."""
-    indices = cached_property(lambda self: self._part("indices"))
+    indices: cached_property[np.ndarray] = cached_property(lambda self: self._part("indices"))
     """The other object of every entry, ``(2 n_pairs,)`` int32, ascending within a row."""
-    n_agree = cached_property(lambda self: self._part("n_agree"))
+    n_agree: cached_property[np.ndarray] = cached_property(lambda self: self._part("n_agree"))
     """Partitions that put the pair together, ``(2 n_pairs,)``."""
-    n_seen = cached_property(lambda self: self._part("n_seen"))
+    n_seen: cached_property[np.ndarray] = cached_property(lambda self: self._part("n_seen"))
     """Partitions that label both objects, ``(2 n_pairs,)``."""
 
     def blocks(self, rows: int | None = None) -> list[Block]:

@@ -66,7 +66,8 @@ class ParquetFiles:
         categories: Callable[[], Categories] | None,
     ) -> None:
         self._folder, self._footers, self._categories = folder, footers, categories
-        self.header, self.dtype = header, dtype
+        self.header: Header = header
+        self.dtype: np.dtype = dtype
         self._encodings: list[Encoding] = []
         """Those of the partitions, made when a label is looked up."""
         if len(footers) != -(-header.n_objects // header.chunk_rows):

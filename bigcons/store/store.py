@@ -339,7 +339,8 @@ class StoredIds(Ids):
 
     def __init__(self, store: Store, read: Callable[[int, int], Any]) -> None:
         """Take what the head says; raises KeyError, TypeError or ValueError if that is inconsistent."""
-        self._store, self.read = store, read
+        self._store = store
+        self.read: Callable[[int, int], Any] = read
         self.n_objects: int = store.body["n_objects"]
         self.chunk_rows: int = store.body["chunk_rows"]
         self.facts: IdFacts = IdFacts(**store.body["ids"])

@@ -273,7 +273,7 @@ class Evidence:
         table, sizes, sample = table[1:], sizes[1:], np.concatenate(parts)
         clusters = [np.concatenate(parts) for parts in of_samples]
         rates = log_rates(table, sizes, ensemble.offsets)
-        self.temperature = independent_share(sample, clusters[0], ensemble.offsets, table, *rates)
+        self.temperature: float = independent_share(sample, clusters[0], ensemble.offsets, table, *rates)
         placement = Placement.of(table.T, sizes, ensemble.offsets, None)
         tempered = placement.rates * self.temperature, placement.without * self.temperature
         placement = replace(placement, rates=tempered[0], without=tempered[1])
@@ -284,7 +284,9 @@ class Evidence:
             support = ClusterSupport(support.clusters[:K], support.divisions[:K, :K])
         support = support or ClusterSupport.unknown(K)
         self._memberships, self._placement = memberships, replace(placement, support=support.clusters)
-        self.sums = TrustSums(values, sizes, table, np.zeros(K), np.zeros((3, 2, K)), sample, support)
+        self.sums: TrustSums = TrustSums(
+            values, sizes, table, np.zeros(K), np.zeros((3, 2, K)), sample, support
+        )
         """Complete once all blocks have been weighed."""
 
     def weigh_blocks(self, use: Callable[[Block, np.ndarray], Use]) -> Iterator[tuple[Block, Use]]:

@@ -236,8 +236,10 @@ class Sample:
         is_chosen = np.isin(np.arange(M), chosen)
         self.given = labels
         """What the sample was made of."""
+        self.offsets: np.ndarray
+        self.labels: np.ndarray
         self.offsets, self.labels = of_partitions(is_chosen, offsets, labels)
-        self.counts = counts[chosen]
+        self.counts: np.ndarray = counts[chosen]
         self._by_column = np.repeat(self.counts, np.diff(self.offsets))
         self._reliable = None if reliable is None else of_partitions(is_chosen, offsets, reliable)[1]
         incidence = incidence_of(self.labels, self.offsets)

@@ -17,6 +17,7 @@ larger the sample, the less its sums are off, and the fewer passes over all obje
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -150,6 +151,7 @@ def first_rows(ensemble: Ensemble, solved: Solved, block: Block, labels: np.ndar
     return best_memberships(estimate, ensemble.offsets, labels)
 
 
+@dataclass(eq=False)
 class AllPairs(Passes):
     """The passes of PCC over all pairs, squared divergence; objects carry memberships (rows, K) float32.
 
@@ -160,8 +162,10 @@ class AllPairs(Passes):
 
     name = "all-pairs PCC"
 
-    def __init__(self, offsets: np.ndarray, n_clusters: int, n_seen: np.ndarray, begin: Begin) -> None:
-        self.offsets, self.n_clusters, self.n_seen, self.begin = offsets, n_clusters, n_seen, begin
+    offsets: np.ndarray
+    n_clusters: int
+    n_seen: np.ndarray
+    begin: Begin
 
     def start(self, run: Run) -> tuple[State, list[float]]:
         """Write the first memberships and return their sums."""

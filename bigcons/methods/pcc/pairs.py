@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -125,6 +125,7 @@ FirstRows = tuple[Callable[[Block], np.ndarray], list[float]]
 """What gives the first memberships of a block of pairs, and the objectives of the starts."""
 
 
+@dataclass(eq=False)
 class BlockedPairs(Passes):
     """The passes of PCC on blocks of pairs; objects carry memberships (rows, K) float32.
 
@@ -140,17 +141,16 @@ class BlockedPairs(Passes):
 
     name = "PCC on pairs"
 
-    def __init__(
-        self,
-        near: Neighborhoods,
-        begin: Callable[[], FirstRows],
-        max_steps: int | None = None,
-        lengths: tuple[float, ...] = (0.75, 0.5, 0.25, 0.125),
-        rounding: float = 1e-7,
-    ) -> None:
-        self.near, self.begin, self.max_steps = near, begin, max_steps
-        self.lengths, self.rounding = lengths, rounding
-        self.n_colors: int = max(near.colors) + 1
+    near: Neighborhoods
+    begin: Callable[[], FirstRows]
+    max_steps: int | None = None
+    lengths: tuple[float, ...] = (0.75, 0.5, 0.25, 0.125)
+    rounding: float = 1e-7
+
+    @property
+    def n_colors(self) -> int:
+        """Number of colors of the blocks."""
+        return int(max(self.near.colors)) + 1
 
     def start(self, run: Run) -> tuple[State, list[float]]:
         """Write the first memberships."""
