@@ -208,7 +208,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 for source in (ensemble.path, getattr(self._given_pairs(), "path", None)):
                     refuse_source(path, source)
                 if self.random_state is None and resume:
-                    seed = seed_of_run(path, finished) or seed
+                    earlier_seed = seed_of_run(path, finished)
+                    seed = seed if earlier_seed is None else earlier_seed
                 source = ensemble.path or origin(x)
                 fingerprint = self._fingerprint(ensemble, seed)
                 output = Output(path, overwrite, resume, fingerprint, source, as_read(given_for(x)))
