@@ -33,8 +33,6 @@ READ_AHEAD = 1 << 22
 MOST_BYTES = 1 << 32
 """The most that is read at once; no file that bigcons reads as a whole is larger."""
 MOST_JSON_BYTES = 1 << 30
-_MOST_CONTAINERS = 1 << 22
-"""Lists and objects of JSON; each takes about 70 bytes of memory."""
 
 
 def open_file(path: Path, at_most: int | None = None) -> IO[bytes]:
@@ -106,8 +104,9 @@ def read_json(place: Place, at_most: int = MOST_JSON_BYTES) -> Any:
 def parse_json(content: bytes | bytearray, where: object) -> Any:
     """Return what JSON says; raise CorruptStoreError if it cannot be parsed within bounded memory."""
     try:
-        if content.count(b"[") + content.count(b"{") > _MOST_CONTAINERS:
-            raise ValueError(f"more than {_MOST_CONTAINERS:,} lists and objects")
+        n_containers = content.count(b"[") + content.count(b"{")  # each takes many times its bytes of text
+        if n_containers > 1 << 22:
+            raise ValueError(f"{n_containers:,} lists and objects")
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())

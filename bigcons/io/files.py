@@ -59,7 +59,6 @@ _CSV = (*(f".csv{suffix}" for suffix in _COMPRESSED), *_TABS)
 KNOWN = ".npy, .csv, .tsv (or either with .gz, .bz2 or .zst), .parquet, .h5ad or .zarr (version 3)"
 """What files may be, in words."""
 
-_LONGEST_LINE = 1 << 23
 
 _NO_TEXT = (b"PK\3\4", b"<!DOCTYPE", b"<html", b"<?xml", b'[{"', b'{"', b"version https://git-lfs")
 """How files begin that are no CSV, but that the reader of CSV would take for such."""
@@ -420,14 +419,15 @@ def _content_of(path: File) -> Any:
 def _first_lines(path: File, where: str, separator: str) -> tuple[list[list[str]], int]:
     """Return the cells of the first two lines, but empty ones, and the number of the first of them."""
     with _content_of(path) as content:
-        head = content.read(_LONGEST_LINE)
+        longest = 1 << 23
+        head = content.read(longest)
     if head.removeprefix(b"\xef\xbb\xbf").startswith(_NO_TEXT) or b"\0" in head[: 1 << 16]:
         raise InvalidInputError(
             f"{where} is no CSV, but begins with {head[:12]!r} or has NUL bytes; get or save it as CSV."
         )
     end = head.rfind(b"\n") + 1
-    if len(head) == _LONGEST_LINE and not end:
-        raise InvalidInputError(f"{where} has a line of more than {_LONGEST_LINE:,} bytes; write it as Zarr.")
+    if len(head) == longest and not end:
+        raise InvalidInputError(f"{where} has a line of more than {longest:,} bytes; write it as Zarr.")
     reader = csv.reader(io.StringIO(head[: end or None].decode("utf-8-sig"), newline=""), delimiter=separator)
     lines: list[list[str]] = []
     n_first = 0
