@@ -132,7 +132,6 @@ def test_is_double_convex__of_the_paper_s_two():
         (lambda x: 1 / x, False),
         (lambda x: -x * x, False),
     ],
-    ids=str,
 )
 def test_is_double_convex__of_families_and_generators(divergence, expected):
     found = parse_divergence(divergence) if isinstance(divergence, str) else Divergence(divergence)
@@ -152,7 +151,6 @@ def test_is_double_convex__of_families_and_generators(divergence, expected):
         ("power:1", "with p above 1"),
         ("exponential:-1", "with p above 0"),
     ],
-    ids=str,
 )
 def test_resolve_divergence__refuses_in_one_line(divergence, message):
     with pytest.raises(InvalidInputError, match=message) as refusal:
