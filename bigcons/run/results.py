@@ -309,7 +309,7 @@ def logging_how_to_resume(out: str | os.PathLike[str], overwrite: bool) -> Itera
     except BaseException:
         if can_resume(out):
             logger.warning(
-                "Finished passes are kept in %s; repeat the call%s to resume.",
+                "What is finished is kept in %s; repeat the call%s to resume.",
                 *(partial_folder(out), unless_overwriting(out, overwrite)),
             )
         raise

@@ -134,7 +134,7 @@ def test_disk__that_takes_no_more_is_told_in_one_line_that_names_the_output(made
     run = bigcons(f"{command} {out} --json", made, file_bytes=n_bytes)
     assert run.returncode == 1, run
     *kept, last = [line for line in run.stderr.splitlines() if not line.startswith("Warning: ")]
-    assert all(" are kept in " in line for line in kept)
+    assert all(" is kept in " in line for line in kept)
     assert last.startswith("Error: ")
     assert f"/{out}" in last or f" {out};" in last or f"{made}/.bigcons-" in last
     assert json.loads(run.stdout)["error"] == last.removeprefix("Error: ")

@@ -169,6 +169,6 @@ def test_solve_command__on_a_scheduler_stops_on_signals(
             time.sleep(0.02)
     assert stopped.exit_code == status
     assert stopped.stderr.splitlines()[-1].startswith(f"{word} before the output was complete; repeat")
-    assert f"Finished passes are kept in {out}.partial; repeat the call to resume" in caplog.text
+    assert f"What is finished is kept in {out}.partial; repeat the call to resume" in caplog.text
     assert signal.getsignal(sent) is handler
     assert_resumes(ensemble, out, quiet)

@@ -85,7 +85,7 @@ def parts(folder):
 @pytest.mark.parametrize("n_done", [2, 6, 7])
 def test_mixed__resumes_what_is_unfinished(wide, expected, out, caplog, n_done):
     folder = interrupt(wide, out, n_done)
-    assert f"passes are kept in {folder}; repeat the call to resume" in caplog.text
+    assert f"is kept in {folder}; repeat the call to resume" in caplog.text
     assert len(parts(folder)) == n_done
     for other, named in (({"train": 301}, "train="), ({"n_partitions": 6}, "n_partitions=7")):
         with pytest.raises(
