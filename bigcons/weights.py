@@ -49,6 +49,11 @@ class Weights(NamedTuple):
         return np.where(self.partitions > 0, rows, rows.dtype.type(-1))
 
 
+def counted_labels(rows: np.ndarray, weights: Weights | None) -> np.ndarray:
+    """Return what `Weights.counted` does; all of it without weights."""
+    return rows if weights is None else weights.counted(rows)
+
+
 def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:
     """Return the incidence matrix H (rows, B) as a float64 csr_array of SciPy's.
 
@@ -76,7 +81,7 @@ def counts_of(
     By labels (rows, M), or memberships (rows, B), and clusters (rows,), -1 for in none; those of partitions
     of weight 0 do not count.
     """
-    labels = labels if weights is None else weights.counted(labels)
+    labels = counted_labels(labels, weights)
     counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
     if labels.dtype.kind == "f":
         count_memberships(labels, clusters, counts, sizes)

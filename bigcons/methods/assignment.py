@@ -36,7 +36,7 @@ from bigcons.run.survey import Survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice
-from bigcons.weights import Weights
+from bigcons.weights import Weights, counted_labels
 
 FirstClusters = Callable[[np.ndarray, int, int, int], np.ndarray]
 """The clusters (rows,) of a start, by labels (rows, M), the number of clusters, the seed and the start."""
@@ -82,7 +82,7 @@ class Tables(Method):
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, np.ndarray]:
         """Return the state of the first clusters, and these."""
-        labels = labels if self.weights is None else self.weights.counted(labels)
+        labels = counted_labels(labels, self.weights)
         clusters = self.first(labels, self.n_clusters, seed, number)
         T, sizes = self._zeros()
         count_assigned(labels, self.offsets, clusters, T, sizes)
@@ -96,7 +96,7 @@ class Tables(Method):
         self, state: State, labels: np.ndarray, carried: np.ndarray | None = None
     ) -> tuple[Stats, np.ndarray]:
         """Assign the objects of a block and count their new clusters."""
-        labels = labels if self.weights is None else self.weights.counted(labels)
+        labels = counted_labels(labels, self.weights)
         rows = labels.shape[0]
         current = np.full(rows, -1, np.int32) if carried is None else np.ascontiguousarray(carried[:, 0])
         assigned = np.empty(rows, np.int32)
@@ -172,7 +172,7 @@ class EntropyUtility(Tables):
 
         Against frequencies of 0 and 1 in that partition, a few others could never move an object.
         """
-        labels = labels if self.weights is None else self.weights.counted(labels)
+        labels = counted_labels(labels, self.weights)
         clusters = first_partition(labels, self.n_clusters, seed, number)
         state = self.state(*expected_counts(labels, self.offsets, clusters, self.n_clusters))
         return state, np.full((len(labels), 1), -1, np.int32)
@@ -641,10 +641,9 @@ class IPC(IVC):
             "IPC", ensemble, engine, self.memory, "use normalize='all' or the method ipvc"
         )
         labels, first = ensemble.read(0, ensemble.n_objects), self._first_clusters(ensemble)
-        labeled = np.asarray((labels >= 0).any(axis=1))
+        labeled, is_given = np.asarray((labels >= 0).any(axis=1)), isinstance(first, np.ndarray)
 
         def restart(number: int) -> tuple[np.ndarray, list[Record], bool]:
-            is_given = isinstance(first, np.ndarray)
             clusters: Any = first if is_given else first(labels, self.n_clusters, seed, number)  # type: ignore[operator]
             records: list[Record] = []
             with one_thread(user_api="blas"):
@@ -657,7 +656,7 @@ class IPC(IVC):
             return clusters, records, False
 
         (clusters, records, converged), objectives = best_start(
-            engine.map(restart, range(1 if isinstance(first, np.ndarray) else self.n_init)),
+            engine.map(restart, range(1 if is_given else self.n_init)),
             lambda result: result[1][-1]["objective"],
             lower_is_better=False,
         )

@@ -59,7 +59,7 @@ from bigcons.spectra import (
     with_signs,
 )
 from bigcons.store.ensemble import Ensemble
-from bigcons.weights import Weights, counts_of
+from bigcons.weights import Weights, counted_labels, counts_of
 
 
 class Embedding(NamedTuple):
@@ -79,8 +79,9 @@ class Embedding(NamedTuple):
         """Return the embedding (rows, columns) of objects by their labels, and which have a label."""
         from bigcons.kernels.nearest import normalize_rows
 
-        counted = labels if self.weights is None else self.weights.counted(labels)
-        rows, n_labels = votes_of(counted, self.offsets, self.table, self.singular_values.size)
+        rows, n_labels = votes_of(
+            counted_labels(labels, self.weights), self.offsets, self.table, self.singular_values.size
+        )
         normalize_rows(rows)
         return rows, n_labels > 0
 

@@ -24,7 +24,7 @@ from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.trust.groups import AVERAGE
 from bigcons.validation import check_choice
-from bigcons.weights import Weights
+from bigcons.weights import Weights, counted_labels
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -418,7 +418,7 @@ def unique_rows(
     def distinct_of(block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Return a block's rows that have a label, each once, and the number of each object's, -1 without."""
         labels = ensemble.read(block.start, block.stop)
-        labels = np.ascontiguousarray(labels if weights is None else weights.counted(labels))
+        labels = np.ascontiguousarray(counted_labels(labels, weights))
         labeled = np.flatnonzero((labels >= 0).any(axis=1))
         keys = labels.view(np.dtype((np.void, row_bytes)))[labeled, 0]
         _, first, code = np.unique(keys, return_index=True, return_inverse=True)

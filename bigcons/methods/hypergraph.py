@@ -84,7 +84,7 @@ class GraphClusterer(ConsensusClusterer):
                 "weights do not apply to partitioner='metis'; leave them out, or use partitioner='spectral'.",
                 parameter="weights",
             )
-        return 0.05 if self.imbalance is None else check_number("imbalance", self.imbalance, above=0.0)
+        return imbalance_of(self)
 
     def _solve_spectral(
         self,
@@ -493,6 +493,11 @@ def hyperedges(labels: np.ndarray, n_clusters: np.ndarray) -> list[np.ndarray]:
     return clusters
 
 
+def imbalance_of(model: GraphClusterer | MCLA) -> float:
+    """Return the share by which a part of a balanced cut may exceed the mean, by default .05."""
+    return 0.05 if model.imbalance is None else check_number("imbalance", model.imbalance, above=0.0)
+
+
 def refuse_unused(
     model: ConsensusClusterer, chosen: str, names: tuple[str, ...], parameter: str = "partitioner"
 ) -> None:
@@ -599,7 +604,7 @@ class MCLA(ConsensusClusterer):
                 "weights do not apply to partitioner='metis'; leave them out, or use another partitioner.",
                 parameter="weights",
             )
-        imbalance = 0.05 if self.imbalance is None else check_number("imbalance", self.imbalance, above=0.0)
+        imbalance = imbalance_of(self)
         self._weights = Weights.given(self.weights, ensemble.offsets)
         check_overlaps_plan(
             "MCLA", ensemble, engine, self.memory, columns=self.n_clusters, in_memory=out is None

@@ -14,7 +14,7 @@ from bigcons.io.labels import are_labeled, observed
 from bigcons.kernels.cluster_tables import in_whole_vectors, padded
 from bigcons.seeding import generator
 from bigcons.store.clusters import TRUST_ROW
-from bigcons.weights import Weights, count_memberships, incidence_of
+from bigcons.weights import Weights, count_memberships, counted_labels, incidence_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +143,7 @@ class Placement:
         if labels.dtype.kind == "f":
             from scipy.sparse import csr_array
 
-            labels = labels if self.weights is None else self.weights.counted(labels)
+            labels = counted_labels(labels, self.weights)
             counted = np.flatnonzero(current >= 0)
             own_k = current[counted]
             scores = csr_array(labels) @ self.rates[:, :K] + self.prior

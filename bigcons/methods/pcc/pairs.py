@@ -103,13 +103,18 @@ class Neighborhoods(NamedTuple):
         return cls(pairs, blocks, neighbors, colors, divergence, mean_weight, entries)
 
     @property
+    def n_colors(self) -> int:
+        """Number of colors of the blocks."""
+        return max(self.colors) + 1
+
+    @property
     def fewest_rounds(self) -> int:
         """Rounds of a pass at first: one per color where these have at least eight blocks, two at least.
 
         In two rounds, less than half of an object's pairs are with blocks that move at the same time: too few
         for joint moves to overshoot often.
         """
-        return min(max(self.colors) + 1, max(2, len(self.colors) // 8))
+        return min(self.n_colors, max(2, len(self.colors) // 8))
 
     def rounds(self, n_rounds: int) -> list[int]:
         """Return the round of each block if a pass has ``n_rounds``."""
@@ -147,17 +152,12 @@ class BlockedPairs(Passes):
     lengths: tuple[float, ...] = (0.75, 0.5, 0.25, 0.125)
     rounding: float = 1e-7
 
-    @property
-    def n_colors(self) -> int:
-        """Number of colors of the blocks."""
-        return int(max(self.near.colors)) + 1
-
     def start(self, run: Run) -> tuple[State, list[float]]:
         """Write the first memberships."""
         (rows_of, start_objectives), arrays = self.begin(), run.arrays
         run.for_all(lambda block: arrays.write(0, block, rows_of(block)))
         n_rounds, objective = self.near.fewest_rounds, np.inf
-        if n_rounds < self.n_colors:
+        if n_rounds < self.near.n_colors:
             objective = self._measure(run, (0, 0))[0]
         return {"n_rounds": np.array(n_rounds), "objective": np.array(objective)}, start_objectives
 
@@ -166,7 +166,7 @@ class BlockedPairs(Passes):
 
         Where it falls at no length, the pass is undone and the next has more rounds.
         """
-        near, is_alone, before = self.near, self.n_colors == 1, at.generation
+        near, is_alone, before = self.near, self.near.n_colors == 1, at.generation
         n_rounds, last_objective = int(at.state["n_rounds"]), float(at.state["objective"])
         # a near-uniform start is a saddle, where gaps mean nothing until all have moved
         threshold = 0.0 if not at.records else run.tol
@@ -180,7 +180,7 @@ class BlockedPairs(Passes):
         gap = (total.gap if is_alone else total.gap_before) / near.mean_weight
         is_settled = gap <= run.tol if is_alone else total.n_steps == 0
         objective, length = total.objective, 1.0
-        if n_rounds < self.n_colors:
+        if n_rounds < near.n_colors:
             objective += float(self._measure(run, (before + 1, before + 1), n_rounds=n_rounds)[0])
             if objective > last_objective + self.rounding * abs(last_objective):
                 tried = self._measure(run, (before, before + 1), self.lengths)
@@ -189,7 +189,7 @@ class BlockedPairs(Passes):
                     length, objective = self.lengths[best], float(tried[best])
                 else:
                     length, objective = 0.0, last_objective
-                    n_rounds = min(2 * n_rounds, self.n_colors)
+                    n_rounds = min(2 * n_rounds, near.n_colors)
                 run.shorten(before, length)
             last_objective = objective
         record = {"objective": objective, "gap": gap, "steps": total.n_steps, "step_length": length}
