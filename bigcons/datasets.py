@@ -20,12 +20,11 @@ from bigcons.io.factorize import label_dtype
 from bigcons.kernels.draws import draw_labels
 from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_number, check_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from bigcons.store.ensemble import Ensemble
 
 __all__ = [
     "KDD_CLASSES",
@@ -169,8 +168,6 @@ def planted_ensemble(n_objects: int, n_partitions: int = 100, **recipe: Any) -> 
     >>> ensemble.shape, truth.max()
     ((1000, 20), np.int64(5))
     """
-    from bigcons.store.ensemble import Ensemble  # imports zarr
-
     labels, truth = PlantedLabels(n_objects, n_partitions, **recipe).read(0, n_objects)
     return Ensemble.from_labels(labels, columns=range(labels.shape[1])), truth
 

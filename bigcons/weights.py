@@ -40,18 +40,14 @@ class Weights(NamedTuple):
         weights = cls.of(partitions, offsets)
         return None if (weights.partitions == 1.0).all() else weights
 
-    def counted(self, rows: np.ndarray) -> np.ndarray:
-        """Return labels (rows, M), or memberships (rows, B), with those of partitions of weight 0 missing."""
-        if (self.partitions > 0).all():
-            return rows
-        if rows.dtype.kind == "f":
-            return np.where(self.base_clusters > 0, rows, np.float32(0))
-        return np.where(self.partitions > 0, rows, rows.dtype.type(-1))
-
 
 def counted_labels(rows: np.ndarray, weights: Weights | None) -> np.ndarray:
-    """Return what `Weights.counted` does; all of it without weights."""
-    return rows if weights is None else weights.counted(rows)
+    """Return labels (rows, M), or memberships (rows, B), with those of partitions of weight 0 missing."""
+    if weights is None or (weights.partitions > 0).all():
+        return rows
+    if rows.dtype.kind == "f":
+        return np.where(weights.base_clusters > 0, rows, np.float32(0))
+    return np.where(weights.partitions > 0, rows, rows.dtype.type(-1))
 
 
 def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:

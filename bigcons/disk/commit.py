@@ -398,7 +398,7 @@ def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> N
     """
     if source is None:
         return
-    target, read_from = (place_of(path) for path in (out, source))
+    target, read_from = place_of(out), place_of(source)
     names = {str(of.path.resolve() if isinstance(of, DiskPlace) else of) for of in (target, read_from)}
     if len(names) == 1:
         raise StoreExistsError(f"{target} is the input and would be lost; choose another path.", path=target)

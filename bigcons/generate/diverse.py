@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
 from bigcons.generate.scheme import check_range
 from bigcons.generate.training import fitted_kmeans, measure, quiet_scikit_learn
+from bigcons.io.batches import columns_source
 from bigcons.io.columns import Column, Columns
 from bigcons.io.features import open_features
 from bigcons.memory import PROCESS_BYTES
@@ -18,11 +19,9 @@ from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress
 from bigcons.run.engine import beside_processes, one_thread
 from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.store.ensemble import Ensemble, ensemble_of
 from bigcons.validation import check_choice, check_flag
 from bigcons.version import __version__
-
-if TYPE_CHECKING:
-    from bigcons.store.ensemble import Ensemble
 
 Clusterer = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.ndarray]]
 """An algorithm, of points, numbers of clusters and a generator."""
@@ -95,9 +94,6 @@ def diverse(
            [0, 0, 0, 1, 1, 1],
            [0, 0, 0, 1, 1, 2]], dtype=int8)
     """
-    from bigcons.io.batches import columns_source
-    from bigcons.store.ensemble import ensemble_of
-
     low, high = check_range(n_clusters)
     names = list(SETS.get(algorithms, (algorithms,)) if isinstance(algorithms, str) else algorithms)
     for name in names:

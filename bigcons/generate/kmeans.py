@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -10,10 +10,8 @@ from bigcons.errors import InvalidInputError
 from bigcons.generate.pipeline import GeneratorOptions, make_partitions
 from bigcons.generate.scheme import ClusterCount, Scheme
 from bigcons.seeding import SEGMENT_ROWS
+from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_int, check_number
-
-if TYPE_CHECKING:
-    from bigcons.store.ensemble import Ensemble
 
 
 def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[GeneratorOptions]) -> Ensemble:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -49,13 +49,15 @@ from bigcons.memory import (
     parse_size,
 )
 from bigcons.run.engine import Engine, beside_processes, open_engine
+from bigcons.run.passes import open_workspace
+from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
 from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.store.ensemble import Ensemble, ensemble_of_content
+from bigcons.store.ensemble_store import Content, Header
 from bigcons.store.generator import Generator
+from bigcons.store.parquet import refuse_wide
 from bigcons.validation import check_choice, check_flag, check_int
 from bigcons.version import __version__
-
-if TYPE_CHECKING:
-    from bigcons.store.ensemble import Ensemble
 
 _log = logging.getLogger(__name__)
 
@@ -94,11 +96,6 @@ def make_partitions(
 ) -> Ensemble:
     """Return the ensemble of ``scheme``; parameters as in `bigcons.generate.kmeans`."""
     from sklearn import __version__ as sklearn_version
-
-    from bigcons.run.passes import open_workspace  # imports zarr, as those that follow
-    from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
-    from bigcons.store.ensemble import ensemble_of_content
-    from bigcons.store.ensemble_store import Content, Header
 
     check_flag("standardize", standardize)
     if isinstance(train, str):
@@ -212,9 +209,6 @@ def find_finished(
     Raises StoreExistsError for anything else at ``out``; for an ensemble with other parameters than those
     ``asked`` for, the error names the difference. A parameter that is None matches any value.
     """
-    from bigcons.store.ensemble import Ensemble
-    from bigcons.store.parquet import refuse_wide
-
     if not overwrite and stored_kind(out) == "ensemble":
         finished = Ensemble.open(out)
         if "generator" in finished.provenance:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +21,10 @@ from bigcons.io.features import open_features
 from bigcons.kernels.draws import draw_labels
 from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed
+from bigcons.store.consensus import Consensus
+from bigcons.store.ensemble import Ensemble, as_ensemble, ensemble_of
 from bigcons.store.ensemble_store import SUM_TOLERANCE
 from bigcons.validation import check_int, check_number
-
-if TYPE_CHECKING:
-    from bigcons.store.ensemble import Ensemble
 
 
 def from_memberships(
@@ -61,8 +60,6 @@ def from_memberships(
     >>> ensemble.shape
     (2, 8)
     """
-    from bigcons.store.consensus import Consensus
-
     check_int("n_partitions", n_partitions)
     seed = resolve_seed(random_state)
     if isinstance(memberships, (str, os.PathLike)) and is_store(memberships):
@@ -123,8 +120,6 @@ def mask_labels(ensemble: object, share: float, *, random_state: SeedLike = None
     >>> round(bc.generate.mask_labels(ensemble, 0.3, random_state=0).missing_share, 3)
     0.3
     """
-    from bigcons.store.ensemble import as_ensemble
-
     if check_number("share", share, at_least=0) >= 1:
         raise InvalidInputError(f"share={share!r} masks every label; use 0 <= share < 1.")
     seed = resolve_seed(random_state)
@@ -180,8 +175,6 @@ def noisy_copies(
     >>> bc.metrics.nmi(labels, copies.read(0, 300)[:, 0]) < 1
     True
     """
-    from bigcons.store.ensemble import Ensemble
-
     check_int("n_partitions", n_partitions)
     check_number("noise", noise, at_least=0, at_most=1)
     seed = resolve_seed(random_state)
@@ -207,6 +200,4 @@ def noisy_copies(
 
 def _ensemble_of(columns: Any, provenance: dict[str, Any], names: list[str] | None = None) -> Ensemble:
     """Return the ensemble of the labels (n_partitions, n_objects) of partitions."""
-    from bigcons.store.ensemble import ensemble_of
-
     return ensemble_of(columns_source(columns, len(columns[0]), names), provenance=provenance)
