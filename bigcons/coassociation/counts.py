@@ -64,9 +64,7 @@ def _count(ensemble: Ensemble, i: np.ndarray, j: np.ndarray, memory: int, client
         else:
             what = "two blocks of labels for each task"
             blocks = ensemble.blocks(rows_within(memory, 2 * row_bytes * engine.in_flight, what=what))
-            ends = np.searchsorted(
-                i, [block.stop for block in blocks]
-            )  # of pairs whose first object is there
+            ends = np.searchsorted(i, [block.stop for block in blocks])  # of pairs by their first object
             parts = map(slice, [0, *ends[:-1]], ends)
             runs = [(rows, part) for rows, part in zip(blocks, parts, strict=True) if part.stop > part.start]
 

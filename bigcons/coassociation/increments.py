@@ -138,10 +138,10 @@ def similarity_matrix(
     n_excluding = M if exclude_self else 0
     nearest, to_next = np.full((n_excluding, n), -1, np.int32), np.full((n_excluding, n), np.inf)
 
-    def measure(members: np.ndarray) -> tuple[float, ClusterTree] | None:
+    def measure(members: np.ndarray) -> tuple[float, SpanningTree] | None:
         if len(members) < 3:
             return None
-        tree = cluster_tree(points[members])
+        tree = spanning_tree(points[members])
         return float(tree.increments(increments).mean()), tree
 
     clusters = [(u, members) for u in range(M if by_increments else 0) for members in _clusters_of(labels[u])]
@@ -220,7 +220,7 @@ def did_ranking(
         n, total = np.count_nonzero(column >= 0), 0.0
         for members in _clusters_of(column):
             if len(members) >= 3:  # smaller clusters have no increment
-                lengths = cluster_tree(points[members]).increments(increments)
+                lengths = spanning_tree(points[members]).increments(increments)
                 if lengths.any():
                     total -= float(log_increment_density(lengths, float(lengths.mean())).sum())
             total += 0.5 * np.log(n) + (len(members) * np.log(n / len(members)) if label_code else 0.0)
@@ -300,7 +300,7 @@ def _factor(s: np.ndarray) -> np.ndarray:
     return np.where(s < _FAR, exact, 2.0 / (np.sqrt(np.pi) * far) * (1.0 - 1.0 / far**2))
 
 
-class ClusterTree(NamedTuple):
+class SpanningTree(NamedTuple):
     """The Euclidean minimum spanning tree of a cluster of n points, and its nearest neighbors."""
 
     nearest: np.ndarray
@@ -327,7 +327,7 @@ class ClusterTree(NamedTuple):
         return increments
 
 
-def cluster_tree(points: np.ndarray) -> ClusterTree:
+def spanning_tree(points: np.ndarray) -> SpanningTree:
     """Return the tree of ``points (n, d)`` float64: exact, O(n^2 d) time and O(n) memory."""
     from bigcons.kernels.linkage import incident_edges, tree_and_neighbors
 
@@ -337,4 +337,4 @@ def cluster_tree(points: np.ndarray) -> ClusterTree:
     tree_and_neighbors(points, parent, length, nearest, distance, next_distance)
     start, edges = np.empty(n + 1, np.int64), np.empty(2 * (n - 1))
     incident_edges(parent, length, start, edges)
-    return ClusterTree(nearest, distance, next_distance, start, edges)
+    return SpanningTree(nearest, distance, next_distance, start, edges)

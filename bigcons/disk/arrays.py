@@ -114,10 +114,8 @@ class StoredArray:
         height, *width = self.array.chunks
         written = {}
         for first in range(0, len(values), height):
-            rows, row = (
-                np.ascontiguousarray(values[first : first + height], self.dtype),
-                (start + first) // height,
-            )
+            rows = np.ascontiguousarray(values[first : first + height], self.dtype)
+            row = (start + first) // height
             for column, file in enumerate(self.files_of(row)):
                 chunk = rows[:, column * width[0] : (column + 1) * width[0]] if width else rows
                 if chunk.shape != self.array.chunks:

@@ -99,8 +99,8 @@ class Source:
         Which labels are missing, by column; None for the default.
     categorical
         Positions of the features whose numbers are categories.
-    may_be_other
-        Whether its rows may be no objects.
+    is_given, may_be_other
+        Whether it is labels that a user holds, not an ensemble, and whether its rows may be no objects.
     """
 
     where: str
@@ -536,9 +536,8 @@ def dask_source(collection: Any, where: str) -> Source:
         lengths = [None if math.isnan(rows) else int(rows) for rows in collection.chunks[0]]
         parts = _Parts(lambda part: collection.blocks[part], len(lengths))
     else:
-        delayed = (
-            collection.to_delayed()
-        )  # optimized as a whole: fused partitions have no graphs of their own
+        # optimized as a whole: fused partitions have no graphs of their own
+        delayed = collection.to_delayed()
         width, names, lengths = len(collection.columns), collection.columns, [None] * len(delayed)
         parts = _Parts(delayed.__getitem__, len(lengths))
 

@@ -59,7 +59,6 @@ _CSV = (*(f".csv{suffix}" for suffix in _COMPRESSED), *_TABS)
 KNOWN = ".npy, .csv, .tsv (or either with .gz, .bz2 or .zst), .parquet, .h5ad or .zarr (version 3)"
 """What files may be, in words."""
 
-
 _NO_TEXT = (b"PK\3\4", b"<!DOCTYPE", b"<html", b"<?xml", b'[{"', b'{"', b"version https://git-lfs")
 """How files begin that are no CSV, but that the reader of CSV would take for such."""
 
@@ -539,7 +538,7 @@ def joined(sources: Sequence[Source], where: str | None = None) -> Source:
 def _refuse_other_columns(first: Source, other: Source) -> None:
     """Raise InvalidInputError unless two files have the same columns in the same order."""
     names, others = (
-        [*(INDEX for _ in [source.index] if _ is not None), *(source.names or map(str, source.positions))]
+        [*([] if source.index is None else [INDEX]), *(source.names or map(str, source.positions))]
         for source in (first, other)
     )
     if names == others and (first.names is None) == (other.names is None):

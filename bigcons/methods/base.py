@@ -229,9 +229,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """Set what a fit starts with, and what depends on the ensemble alone."""
         self._weights: Weights | None = None
         self._is_limit = False  # whether n_clusters is a limit, below which the method finds the number
-        self._grouped_sample: confidence.GroupedSample | None = (
-            None  # a sample that halves of the partitions have grouped
-        )
+        # a sample that halves of the partitions have grouped
+        self._grouped_sample: confidence.GroupedSample | None = None
         self._found: Any = None  # what has chosen the number of clusters
         self._trust: Trust | Consensus | None = None
         self._parts: Mapping[str, np.ndarray] | None = None  # the arrays by which new objects are placed
@@ -314,8 +313,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
         """Return the facts that a resumed solve must share with the interrupted one."""
         free = ("max_iter", "memory", "client", "out", "resume", "random_state")
-        given = {name: value for name, value in self.get_params(deep=False).items() if name not in free}
-        words = {name: _in_words(value) for name, value in given.items()}
+        parameters = self.get_params(deep=False).items()
+        words = {name: _in_words(value) for name, value in parameters if name not in free}
         if (pairs := self._given_pairs()) is not None:
             words["pairs"] += f", {pairs.digest()}"
         ids = ensemble.id_column

@@ -506,11 +506,8 @@ class GibbsBCE(ConsensusClusterer):
             check_choice("init", self.init, ("partition", "random")),
             seed,
         )
-        n, K, remedy = (
-            ensemble.n_objects,
-            self.n_clusters,
-            ", run fewer chains at a time by client='serial', or use BCE",
-        )
+        n, K = ensemble.n_objects, self.n_clusters
+        remedy = ", run fewer chains at a time by client='serial', or use BCE"
         chain = label_bytes(ensemble, n) + n * ensemble.n_partitions + 4 * n * K
         plan = MemoryPlan(held=12 * n * K, per_block=chain, per_result=4 * n * K)
         plan.check("GibbsBCE", engine, ensemble, self.memory, remedy, most=DEFAULT_DATA_BYTES)

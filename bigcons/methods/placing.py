@@ -291,7 +291,9 @@ def place_file(
     did not occur where the ensemble was made in how many rows.
     """
     if memberships and not model.info.soft:
-        raise InvalidInputError(f"{type(model).__name__} has no memberships; leave out --memberships.")
+        raise InvalidInputError(
+            f"{type(model).__name__} has no memberships; leave out memberships=True (--memberships)."
+        )
     sizes, total, n_far = np.zeros(model._n_columns, np.int64), 0.0, 0
     with ExitStack() as stack:
         placed_features = PlacedFeatures(model, features, id, stack.enter_context(open_engine(client)))

@@ -278,9 +278,8 @@ class ConsensusTree(ConsensusClusterer):
             raise InvalidInputError(
                 f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
             )
-        is_too_fine = survey.undersamples(
-            ensemble, K, FEWEST_LABELS
-        )  # the sample says too little of the base clusters
+        # whether the sample says too little of the base clusters
+        is_too_fine = survey.undersamples(ensemble, K, FEWEST_LABELS)
         sample = None if is_too_fine else Sample(survey.sample, offsets, counts, n_groups=n_groups_for(K))
         choice = judge_sample(self, survey.rows, sample, max(n_groups_for(K), MOST_GROUPS))
         first: Callable[[Run], First]

@@ -1,5 +1,7 @@
-"""Criteria of the papers' experiments: growing samples, two methods run by run, all cuts of a dendrogram,
-distances within clusters, and the order in which clusters show.
+"""Criteria of the papers' experiments.
+
+Growing samples, two methods run by run, all cuts of a dendrogram, distances within clusters, and the order in
+which clusters show.
 """
 
 from __future__ import annotations

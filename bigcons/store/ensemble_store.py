@@ -290,9 +290,8 @@ class RowsWriter:
     def _keep(self, kept: StoredRows) -> None:
         """Link the full chunks of a store, if they have the same content in this one."""
         header, before = self.header, kept.header
-        same = (before.chunk_rows, before.n_columns, kept.dtype) == (
-            *(header.chunk_rows, header.n_columns, header.dtype),
-        )
+        same = before.chunk_rows == header.chunk_rows and before.n_columns == header.n_columns
+        same &= kept.dtype == header.dtype
         if self._schema is not None:
             same &= schema_of(before, kept.categories(), kept.dtype) == self._schema
         if not same:

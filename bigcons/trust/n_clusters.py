@@ -434,11 +434,11 @@ def place_all(
 def null_reference(
     ensemble: Ensemble, features: Any, n_draws: int, engine: Engine, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest evidence for 2, 3, ... clusters or more (most,) in a sample of the objects, and that
-    for 2 or more in draws (n_draws,) of one Gaussian.
+    """Return the evidence for clusters in a sample of the objects, and in draws of one Gaussian.
 
-    Of an ensemble that `bigcons.generate` made of ``features``, by its generator. Raises InvalidInputError if
-    it made none of the partitions, or of other features.
+    Of the sample, the largest for 2, 3, ... clusters or more, (most,); of each draw, that for 2 or more,
+    (n_draws,). Both are partitions as `bigcons.generate` made those of the ensemble of ``features``. Raises
+    InvalidInputError if it made none of them, or of other features.
     """
     made_with = ensemble.provenance
     while "generator" not in made_with and "from" in made_with:

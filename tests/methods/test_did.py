@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from bigcons import DID
 from bigcons.coassociation import did_matrix, did_ranking
-from bigcons.coassociation.increments import cluster_tree, increment_density
+from bigcons.coassociation.increments import increment_density, spanning_tree
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.methods.evidence import EAC
 from bigcons.metrics import matching_accuracy
@@ -52,9 +52,9 @@ def test_density__integrates_to_one_and_has_its_mean(mean):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 25])
 @pytest.mark.parametrize("choice", ["vertex", "sorted"])
-def test_cluster_tree__equals_naive_increments_and_neighbors(n, choice):
+def test_spanning_tree__equals_naive_increments_and_neighbors(n, choice):
     points = np.random.default_rng(n).normal(size=(n, 3))
-    tree = cluster_tree(points)
+    tree = spanning_tree(points)
     np.testing.assert_allclose(np.sort(tree.edges)[::2], [e[0] for e in naive.spanning_tree(points)])
     distances = np.linalg.norm(points[:, None] - points, axis=2) + np.diag(np.full(n, np.inf))
     ordered = np.sort(distances, axis=1)
