@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from bigcons import METHODS, PCC, Consensus, Ensemble, PairTable
+from bigcons import IVC, METHODS, PCC, Consensus, Ensemble, PairTable
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
@@ -209,6 +209,14 @@ def test_resume__without_a_random_state_takes_the_seed_of_the_run_it_continues(
     found = Consensus.open(out)
     assert found.parameters["random_state"] is None
     assert bits(PCC(**{**asked, "random_state": found.provenance["seed"]}).fit(stored)) == bits(model)
+
+
+def test_fit__without_a_random_state_finds_a_finished_run_of_any_seed(stored: Path, tmp_path: Path) -> None:
+    for seed in (0, 3):
+        out = tmp_path / f"{seed}.zarr"
+        model = IVC(5, random_state=seed).fit(stored, out=out)
+        assert np.array_equal(IVC(5).fit(stored, out=out).labels_, model.labels_)
+        assert Consensus.open(out).provenance["seed"] == seed
 
 
 @pytest.mark.parametrize("method", ["pcc", "mixture", "ivc", "cspa"])
