@@ -84,7 +84,7 @@ class GraphClusterer(ConsensusClusterer):
                 "weights do not apply to partitioner='metis'; leave them out, or use partitioner='spectral'.",
                 parameter="weights",
             )
-        return imbalance_of(self)
+        return imbalance_or_default(self.imbalance)
 
     def _solve_spectral(
         self,
@@ -493,9 +493,9 @@ def hyperedges(labels: np.ndarray, n_clusters: np.ndarray) -> list[np.ndarray]:
     return clusters
 
 
-def imbalance_of(model: GraphClusterer | MCLA) -> float:
+def imbalance_or_default(imbalance: float | None) -> float:
     """Return the share by which a part of a balanced cut may exceed the mean, by default .05."""
-    return 0.05 if model.imbalance is None else check_number("imbalance", model.imbalance, above=0.0)
+    return 0.05 if imbalance is None else check_number("imbalance", imbalance, above=0.0)
 
 
 def refuse_unused(
@@ -604,7 +604,7 @@ class MCLA(ConsensusClusterer):
                 "weights do not apply to partitioner='metis'; leave them out, or use another partitioner.",
                 parameter="weights",
             )
-        imbalance = imbalance_of(self)
+        imbalance = imbalance_or_default(self.imbalance)
         self._weights = Weights.given(self.weights, ensemble.offsets)
         check_overlaps_plan(
             "MCLA", ensemble, engine, self.memory, columns=self.n_clusters, in_memory=out is None

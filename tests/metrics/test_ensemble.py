@@ -70,7 +70,7 @@ def test_average__equals_naive(case, weighted):
 def test_expected_loss__is_the_mean_by_objects_compared_and_weights(case, loss):
     x, labels, weights = case
     found = expected_loss(x, labels, loss=loss, weights=weights)
-    assert found == pytest.approx(naive_loss.expected(x, labels, loss, 1.0, weights), abs=1e-12)
+    assert found == pytest.approx(naive_loss.expected(x, labels, loss, weights), abs=1e-12)
 
 
 def test_anmi__counts_what_is_left_out_as_no_agreement():
