@@ -27,7 +27,7 @@ LOSSES = {"vi": vi, "binder": binder}
 
 
 def expected(x, labels, loss, weights=None):
-    """Return the mean loss over the partitions of x (n, M), by the number of objects compared times weights."""
+    """Return the mean loss over partitions (n, M), by the number of objects compared times weights."""
     weights = np.ones(x.shape[1]) if weights is None else np.asarray(weights, float)
     counts = weights * ((x >= 0) & (labels >= 0)[:, None]).sum(axis=0)
     compared = zip(counts, x.T, strict=True)
