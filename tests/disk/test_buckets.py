@@ -371,7 +371,7 @@ def test_tables__that_change_or_cannot_be_reached_while_they_are_read(suffix, tm
         place_of(url).write(path.read_bytes())
         reading = files.open_path(url, "labels").batches(500)
         next(reading)
-    with pytest.raises(StoreError, match=r"^s3://bucket cannot be reached .*; check the network") as caught:
+    with pytest.raises(StoreError, match=f"^{other} cannot be reached .*; check the network") as caught:
         list(reading)
     assert not isinstance(caught.value, DamagedFileError)
 
@@ -379,15 +379,15 @@ def test_tables__that_change_or_cannot_be_reached_while_they_are_read(suffix, tm
 def test_large_data__example_goes_from_bucket_to_bucket(bucket):
     page = (Path(__file__).parents[2] / "docs/large-data.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(def from_bucket_to_bucket.*?)```", page, flags=re.DOTALL)
-    truth, system = np.arange(900) % 6, fs.FileSystem.from_uri(bucket)[0]
+    truth, (system, root) = np.arange(900) % 6, fs.FileSystem.from_uri(bucket)
     labels = {f"p{u}": np.where(np.random.default_rng(u).random(900) < 0.1, 0, truth) for u in range(8)}
     table = pa.table({"customer": np.arange(900) + 5000, **labels})
     for part in range(3):
-        parquet.write_table(table.slice(300 * part, 300), f"bucket/labels/{part}.parquet", filesystem=system)
+        parquet.write_table(table.slice(300 * part, 300), f"{root}/labels/{part}.parquet", filesystem=system)
     names = {"bc": bigcons}
-    exec(compile(code, "large-data", "exec"), names)
+    exec(compile(code.replace("s3://bucket", bucket), "large-data", "exec"), names)
     names["from_bucket_to_bucket"]()
-    with system.open_input_stream("bucket/labels.csv") as file:
+    with system.open_input_stream(f"{root}/labels.csv") as file:
         exported = csv.read_csv(file)
     assert exported.column_names == ["customer", "label"]
     assert exported["customer"].equals(pa.chunked_array(table["customer"].chunks))
@@ -704,7 +704,7 @@ def test_open__says_in_one_line_why_a_bucket_is_unreachable(url, planted, monkey
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
     for action in (Ensemble.open, planted.save, lambda url: Ensemble.from_labels(f"{url}.parquet")):
         began = time.monotonic()
-        with pytest.raises(StoreError, match=f"^s3://bucket {message}") as caught:
+        with pytest.raises(StoreError, match=f"^s3://bucket-.* {message}") as caught:
             action(url)
         assert "\n" not in str(caught.value)
         assert time.monotonic() - began < 60
@@ -763,6 +763,6 @@ def test_read__distinguishes_an_unreachable_server_from_damage(planted):
         pairs = coassociation.sample(planted, per_object=3, out=f"{other}/p.zarr", random_state=0)
         consensus = Consensus.write(f"{other}/c.zarr", [0, 1], np.eye(2))
     for read in (lambda: ensemble.read(0, 10), lambda: pairs.read(0, 10), lambda: consensus.labels):
-        with pytest.raises(StoreError, match=r"^s3://bucket cannot be reached") as caught:
+        with pytest.raises(StoreError, match=f"^{other} cannot be reached") as caught:
             read()
         assert not isinstance(caught.value, CorruptStoreError)

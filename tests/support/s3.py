@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import threading
 import urllib.request
 from collections.abc import Iterator
 
-BUCKET = "bucket"
+_numbers = itertools.count()
 
 
 @contextlib.contextmanager
 def s3_server() -> Iterator[str]:
     """Run a server with an empty bucket; yield its URL, with the settings in the environment.
 
-    It serves S3 alone: moto's own server looks for the service of each request in the folders of all.
+    It serves S3 alone: moto's own server looks for the service of each request in the folders of all. Servers
+    of a process share their buckets, so each bucket has a name of its own.
     """
     from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
@@ -27,6 +29,7 @@ def s3_server() -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     host, port = server.server_address[:2]
+    bucket = f"bucket-{next(_numbers)}"
     settings = {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
@@ -37,9 +40,9 @@ def s3_server() -> Iterator[str]:
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
-        make = urllib.request.Request(f"http://{host}:{port}/{BUCKET}", method="PUT")
+        make = urllib.request.Request(f"http://{host}:{port}/{bucket}", method="PUT")
         with urllib.request.urlopen(make):
-            yield f"s3://{BUCKET}"
+            yield f"s3://{bucket}"
     finally:
         for name, value in before.items():
             if value is None:
