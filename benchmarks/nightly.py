@@ -128,7 +128,7 @@ def draw(history: list[dict[str, Any]], path: Path) -> None:
     """Draw seconds, memory and accuracy of every case over the commits; list what was not measured."""
     from matplotlib.ticker import LogLocator
 
-    from bigcons.plots.drawing import PALETTE, new_figure
+    from bigcons.plots import PALETTE, new_figure
 
     cases = [case for case in CASES if any(row["case"] == case for run in history for row in run["rows"])]
     commits = [run["commit"] for run in history]

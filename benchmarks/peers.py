@@ -213,7 +213,7 @@ def draw(found: dict[str, Any], path: Path, kind: str = "coarse") -> None:
     """Draw seconds and memory against the number of objects, for few solvers whose lines are named."""
     from matplotlib.patheffects import withStroke
 
-    from bigcons.plots.drawing import new_figure
+    from bigcons.plots import new_figure
 
     with new_figure(9.0, 3.6) as figure:
         for axes, name in zip(figure.subplots(1, 2), ("seconds", "peak"), strict=True):
@@ -250,7 +250,7 @@ def draw(found: dict[str, Any], path: Path, kind: str = "coarse") -> None:
 
 def draw_all(found: dict[str, Any], path: Path) -> None:
     """Draw seconds, memory and accuracy of all solvers against the number of objects, by kind of ensemble."""
-    from bigcons.plots.drawing import PALETTE, new_figure
+    from bigcons.plots import PALETTE, new_figure
 
     names = [f"bigcons {method}" for method in OURS] + [row["solver"] for row in found["rows"]]
     solvers = [name for name in dict.fromkeys(names) if any(row["solver"] == name for row in found["rows"])]

@@ -202,8 +202,8 @@ def test_cluster_graph__leaves_out_empty_and_small_clusters_and_draws_centroids(
     values[:50, 0], values[50:80, 2], values[80:, 4] = 1, 1, 1
     texts = [text.get_text() for text in plots.cluster_graph(values).axes[0].texts]
     assert texts == ["0\n50%", "2\n30%", "4\n20%"]
-    figure = plots.cluster_graph(values, n_clusters=2, names=list("abcde"))
-    assert [text.get_text() for text in figure.axes[0].texts] == ["a\n50%", "c\n30%"]
+    figure = plots.cluster_graph(values, n_clusters=2)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0\n50%", "2\n30%"]
     assert "2 largest of 3 clusters" in figure.get_supxlabel()
     assert not arrows_of(figure)
     centroids, seen = np.arange(20.0).reshape(5, 4), []
@@ -281,7 +281,6 @@ def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_pat
         (plots.memberships, np.ones(3), r"memberships has shape \(3,\)"),
         (partial(plots.memberships, n_objects=1), soft, "n_objects=1"),
         (partial(plots.cluster_graph, centroids=np.ones((2, 4))), soft, "centroids has length 2"),
-        (partial(plots.cluster_graph, names=["a"]), soft, "names has length 1; give one for each of 4"),
         (partial(plots.cluster_graph, threshold=1.0), soft, "threshold=1.0 is above every membership"),
     ):
         with pytest.raises(InvalidInputError, match=words) as refusal:

@@ -17,7 +17,7 @@ from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, UnknownColumnError
 from bigcons.metrics import cluster_profiles, partition_agreement, trust
-from bigcons.report.page import cell
+from bigcons.report import cell
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -368,7 +368,7 @@ def test_ids__come_with_the_least_certain_objects_and_are_compared_with_the_feat
     assert known.to_pandas().index.tolist() == table["who"].to_pylist()
     assert known.select(["b"]).ids.tolist() == known.save(tmp_path / "e.zarr").select(["b"]).ids.tolist()
     stored = Consensus.write(tmp_path / "c.zarr", classes, np.eye(classes.max() + 1)[classes], ids=known)
-    report = Report(stored, features=table, n_objects=3, pictures=False)
+    report = Report(stored, features=table, pictures=False)
     rows = report.least_certain["object"].to_pylist()
     assert report.least_certain["id"].to_pylist() == [f"c{row}" for row in rows]
     assert set(report.profiles.numbers["feature"].to_pylist()) == set("abcde")

@@ -687,8 +687,6 @@ def tree(
     "ensemble",
     option("--features", type=PATH, metavar="TABLE", help="A table of the objects: what is in each cluster."),
     *("columns", "drop", *READING),
-    option("--n-objects", type=int, default=20, help="Least certain objects to list."),
-    option("--n-clusters", type=int, default=20, help="Clusters, the largest, to tell the contents of."),
     option("--pictures/--no-pictures", default=True, help="Draw pictures, if matplotlib is installed."),
     *("memory", "client", "overwrite"),
 )

@@ -1,28 +1,31 @@
 """A consensus told on one HTML page that needs nothing else, no network and no script.
 
-`Report` gathers the numbers block by block; `page` and ``template.html`` lay them out.
+`Report` gathers the numbers block by block; ``template.html`` lays them out.
 """
 
 from __future__ import annotations
 
+import base64
 import html
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from bigcons import plots
 from bigcons.contingency import codes_for
 from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.io.sources import open_source
-from bigcons.memory import BLOCK_ROWS, parse_size, row_blocks, rows_within
+from bigcons.memory import BLOCK_ROWS, format_size, parse_size, row_blocks, rows_within
 from bigcons.methods import METHODS
 from bigcons.metrics import cluster_overlap, cluster_profiles, partition_agreement
-from bigcons.report.page import name_of, page, percent
 from bigcons.run.engine import open_engine
 from bigcons.run.results import count_clusters
 from bigcons.store.clusters import TRUST_ROW, ClusterTree, mergers, tree_in_words
@@ -30,13 +33,13 @@ from bigcons.store.consensus import Consensus, cautions, clusters_in_words, fit_
 from bigcons.store.ensemble import as_ensemble
 from bigcons.trust.confidence import Evidence
 from bigcons.trust.n_clusters import consensus_tree
-from bigcons.validation import check_int
+from bigcons.version import __version__
 
 if TYPE_CHECKING:
     from bigcons.metrics.profiles import ClusterProfiles
 
-DOUBTFUL = 0.5
-"""Objects of lower confidence are counted."""
+DOUBTFUL, N_LISTED = 0.5, 20
+"""Objects of lower confidence are counted; so many objects, and clusters with their contents, are listed."""
 
 
 class Report:
@@ -59,10 +62,6 @@ class Report:
         Any table of the objects, as for `bigcons.metrics.cluster_profiles`: adds what is in each cluster.
         `bigcons.select` chooses among its columns.
         If the objects have ids and the table their column, they are compared.
-    n_objects : default=20
-        Least certain objects to list.
-    n_clusters : default=20
-        Clusters, the largest, to tell the contents of.
     pictures : default=True
         Whether to draw pictures. Without matplotlib there are none.
     memory : default="1GB"
@@ -83,7 +82,7 @@ class Report:
         The clusters, from the largest to the smallest; the columns of `Trust.clusters`, where known, and
         ``share``.
     least_certain : pyarrow.Table or None
-        The objects of lowest confidence: ``object``, its row; its ``id``, if it has one; ``cluster``;
+        The 20 objects of lowest confidence: ``object``, its row; its ``id``, if it has one; ``cluster``;
         ``confidence``; and, if known, ``second_label`` and ``second_confidence``.
     partitions : pyarrow.Table or None
         The columns of `Trust.partitions` and of `bigcons.metrics.partition_agreement`, where known.
@@ -109,14 +108,10 @@ class Report:
         ensemble: Any = None,
         tree: ClusterTree | None = None,
         features: Any = None,
-        n_objects: int = 20,
-        n_clusters: int = 20,
         pictures: bool = True,
         memory: int | str = "1GB",
         client: object = None,
     ) -> None:
-        check_int("n_objects", n_objects)
-        check_int("n_clusters", n_clusters)
         self._source = source = _Source(consensus)
         opened = None if ensemble is None else as_ensemble(ensemble)
         if opened is not None and opened.n_objects != source.n_objects:
@@ -129,7 +124,7 @@ class Report:
         n_columns = 0 if source.memberships is None else source.n_clusters
         rows = min(BLOCK_ROWS, source.n_objects)
         rows_within(parse_size(memory), 48 + 12 * n_columns, at_least=rows, what="a block of objects")
-        self._counts = counts = _Counts(source, opened, n_objects, client)
+        self._counts = counts = _Counts(source, opened, client)
         self.clusters: pa.Table = counts.clusters()
         self.least_certain: pa.Table | None = counts.least_certain
         if source.ids is not None and self.least_certain:
@@ -138,10 +133,14 @@ class Report:
             ids = [read(row, row + 1) for row in self.least_certain["object"].to_pylist()]
             self.least_certain = self.least_certain.add_column(1, "id", pa.concat_arrays(ids))
         self.partitions: pa.Table | None = _partitions(counts.tables, opened)
-        self._n_profiles = n_clusters
         self.profiles: ClusterProfiles | None = None
         if features is not None:
-            self.profiles = cluster_profiles(_features_of(source, features), source.labels, memory=memory)
+            usual = None if source.ids is None else source.ids.facts.name
+            table = open_source(features, "features", usual_id=usual)
+            refuse_other_rows(
+                table.where, table.ids or names_of_rows(features), "the consensus", source.names
+            )
+            self.profiles = cluster_profiles(table, source.labels, memory=memory)
         self.tree: ClusterTree | None = source.tree if tree is None else tree
         if self.tree is None and opened is not None and opened.n_partitions > 1:
             self.tree = consensus_tree(opened, random_state=0, client=client)
@@ -154,7 +153,7 @@ class Report:
                 figures = figures_of(source.consensus, opened, tree=self.tree, client=client)
                 figures.pop("coassociation", None)  # as large as the rest of the page
                 for name, figure in figures.items():
-                    self._pictures[name] = figure.image("svg", metadata={"Date": None})
+                    self._pictures[name] = plots.image_of(figure, "svg", metadata={"Date": None})
             except MissingDependencyError:  # matplotlib
                 pass
 
@@ -175,11 +174,27 @@ class Report:
         """Return the page."""
         source, columns = self._source, self.clusters
         papers = {cls.__name__: f" ({cls.info.paper})" for cls in METHODS.values()}
-        return page(
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+
+        templates = Environment(
+            loader=PackageLoader("bigcons", "report"),
+            autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined,
+        )  # fmt: skip
+        templates.filters |= {
+            "anchor": lambda title: title.lower().replace(" ", "-"),
+            "base64": lambda svg: base64.b64encode(svg).decode(),
+            "flat": lambda mapping: list(_flat(mapping)),
+            "name": name_of,
+            "number": lambda value: f"{value:,}",
+            "percent": percent,
+        }
+        templates.globals |= {"cell": cell, "numeric_columns": numeric_columns, "ranked": ranked}
+        templates.globals |= {"traits": traits, "passes": passes, "version": __version__}
+        return templates.get_template("template.html").render(
             report=self, source=source, method=source.method + papers.get(source.method, ""),
             facts={name: fact for name, fact in self.facts.items() if fact is not None},
             unknown=[n for n in columns.column_names if columns[n].null_count == len(columns)],
-            n_profiles=self._n_profiles, pictures=self._pictures,
+            n_profiles=N_LISTED, pictures=self._pictures,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -201,15 +216,12 @@ def figures_of(
 
     ``consensus`` as for `Report`; ``tree`` by default the one that it has kept.
     """
-    from bigcons import plots
-    from bigcons.plots.graphs import LEAST_OVERLAP
-
     source = _Source(consensus)
     figures, solved = {}, source.consensus
     if source.memberships is not None:
         figures["memberships"] = plots.memberships(solved)
-        overlap = cluster_overlap(solved, LEAST_OVERLAP, client=client)
-        if (overlap - np.diag(np.diag(overlap))).max() >= LEAST_OVERLAP:
+        overlap = cluster_overlap(solved, plots.LEAST_OVERLAP, client=client)
+        if (overlap - np.diag(np.diag(overlap))).max() >= plots.LEAST_OVERLAP:
             figures["clusters"] = plots.cluster_graph(solved, client=client)
     if source.trust is not None:
         figures["trust"] = plots.trust(source.trust)
@@ -281,58 +293,53 @@ class _Source:
 class _Counts:
     """What a pass over the objects counts: sizes, confidence, and the least certain objects."""
 
-    def __init__(self, source: _Source, ensemble: Any, n_objects: int, client: object) -> None:
+    def __init__(self, source: _Source, ensemble: Any, client: object) -> None:
         self.sizes: np.ndarray = np.zeros(source.n_clusters, np.int64)
         self.confidence: np.ndarray = np.zeros(source.n_clusters)
         """The confidence of the objects of each cluster, summed."""
-        self.n_unlabeled = 0
-        self.n_doubtful = 0
+        self.n_unlabeled = self.n_doubtful = 0
         self.least_certain: Any = None
         self.tables: tuple[Any, Any] | None = None
         """The tables of clusters and of partitions, if known."""
-        self._n_objects = n_objects
         trust, labels = source.trust, source.labels
         if trust is None and ensemble is not None:
             with open_engine(client) as engine:
                 evidence = Evidence(ensemble, *codes_for(ensemble, labels), engine)
                 for block, of_rows in evidence.weigh_blocks(lambda _, rows: rows):
-                    known = {name: of_rows[name] for name in TRUST_ROW.names or ()}
-                    self._add(block.start, labels[block.start : block.stop], known)
+                    self._add(block.start, labels[block.start : block.stop], of_rows)
                 self.tables = evidence.sums.tables(ensemble)
-        else:
-            if trust is not None:
-                is_stored = isinstance(trust, Consensus)
-                self.tables = trust.trust_tables if is_stored else (trust.clusters, trust.partitions)
-            for block in row_blocks(source.n_objects, BLOCK_ROWS):
-                rows = slice(block.start, block.stop)
-                known = {}
-                if isinstance(trust, Consensus):
-                    of_rows = trust.read_trust(block.start, block.stop)
-                    known = {name: of_rows[name] for name in TRUST_ROW.names or ()}
-                elif trust is not None:
-                    known = {name: getattr(trust, name)[rows] for name in TRUST_ROW.names or ()}
-                elif source.memberships is not None:
-                    known = {"confidence": np.asarray(source.memberships[rows]).max(axis=1)}
-                self._add(block.start, labels[rows], known)
+            return
+        if trust is not None:
+            is_stored = isinstance(trust, Consensus)
+            self.tables = trust.trust_tables if is_stored else (trust.clusters, trust.partitions)
+        for block in row_blocks(source.n_objects, BLOCK_ROWS):
+            rows = slice(block.start, block.stop)
+            known: Any = None
+            if isinstance(trust, Consensus):
+                known = trust.read_trust(block.start, block.stop)
+            elif trust is not None:
+                known = {name: getattr(trust, name)[rows] for name in TRUST_ROW.names or ()}
+            elif source.memberships is not None:
+                known = {"confidence": np.asarray(source.memberships[rows]).max(axis=1)}
+            self._add(block.start, labels[rows], known)
 
-    def _add(self, start: int, labels: Any, trust: dict[str, np.ndarray]) -> None:
-        """Add the labels (rows,) of a block and what is known of `TRUST_ROW`, by name."""
+    def _add(self, start: int, labels: Any, trust: Any) -> None:
+        """Add the labels (rows,) of a block and, if known, the columns of `TRUST_ROW`, or some by name."""
         labeled = np.flatnonzero(labels >= 0)
         self.n_unlabeled += labels.size - labeled.size
         self.sizes += np.bincount(labels[labeled], minlength=self.sizes.size)
-        if not trust:
+        if trust is None:
             return
         confidence = trust["confidence"][labeled].astype(np.float64)
         self.confidence += np.bincount(labels[labeled], confidence, self.sizes.size)
         self.n_doubtful += int(np.count_nonzero(confidence < DOUBTFUL))
-        lowest = labeled[np.lexsort((labeled, confidence))[: self._n_objects]]
+        lowest = labeled[np.lexsort((labeled, confidence))[:N_LISTED]]
         columns = {"object": start + lowest, "cluster": labels[lowest].astype(np.int64)}
-        for name in trust:
+        for name in trust if isinstance(trust, dict) else TRUST_ROW.names or ():
             columns["second_label" if name == "second_labels" else name] = trust[name][lowest]
         before = [] if self.least_certain is None else [self.least_certain]
-        rows = pa.concat_tables([*before, pa.table(columns)])
         order = [("confidence", "ascending"), ("object", "ascending")]
-        self.least_certain = rows.sort_by(order).slice(0, self._n_objects)
+        self.least_certain = pa.concat_tables([*before, pa.table(columns)]).sort_by(order).slice(0, N_LISTED)
 
     def clusters(self) -> pa.Table:
         """Return the table of clusters with objects, from the largest to the smallest."""
@@ -347,14 +354,6 @@ class _Counts:
         if self.least_certain is not None:
             columns["confidence"] = self.confidence[shown] / self.sizes[shown]
         return pa.table(columns)
-
-
-def _features_of(source: _Source, features: Any) -> Any:
-    """Return the table of features, whose ids, if it has them, must be those of the objects."""
-    name = None if source.ids is None else source.ids.facts.name
-    table = open_source(features, "features", usual_id=name)
-    refuse_other_rows(table.where, table.ids or names_of_rows(features), "the consensus", source.names)
-    return table
 
 
 # What is told
@@ -445,3 +444,104 @@ def _share(n: int, total: int, what: str) -> str:
 
 def _some(words: list[str], most: int) -> str:
     return ", ".join(words[:most]) + (", ..." if len(words) > most else "")
+
+
+# The page: values as people read them, put into ``template.html``
+
+_NAMES = {
+    "adjusted_rand": "adjusted Rand", "nmi": "NMI", "n_labeled": "objects", "n_clusters": "clusters",
+    "size": "objects", "false_join_rate": "false-join rate", "n_passes": "passes", "n_steps": "steps",
+    "second_label": "second cluster", "second_confidence": "its confidence",
+    "has_structure": "clear structure", "n_told_apart": "clusters told apart",
+    "overall": "all objects", "overall_share": "all objects", "feature": "column",
+}  # fmt: skip
+_NUMBERS = {
+    "share": lambda value: percent(value),
+    "coverage": lambda value: percent(value),
+    "overall_share": lambda value: percent(value),
+    "lift": "{:.2f}\N{MULTIPLICATION SIGN}".format,
+    "difference": "{:+.2f}".format,
+    "objective": lambda value: f"{value:,.0f}" if abs(value) >= 1e9 else f"{value:,.10g}",
+    "moved": "{:,.6g}".format,
+    "gap": "{:.3g}".format,
+    "seconds": "{:.3g}".format,
+    **dict.fromkeys(("agreement", "nmi", "adjusted_rand", "weight", "redundancy"), "{:.3f}".format),
+}
+"""How numbers of these columns are written."""
+_PROBABILITIES = ("confidence", "second_confidence", "hit_rate", "false_join_rate")
+
+
+def name_of(column: str) -> str:
+    """Return the name of a column, or of a result, for people."""
+    return _NAMES.get(column, column.replace("_", " "))
+
+
+def cell(column: str, value: Any) -> str:
+    """Return a value of a column for people."""
+    is_none = value is None or (isinstance(value, float) and isnan(value))
+    if is_none or (column in ("nearest", "second_label") and value == -1):
+        return "\N{EN DASH}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if column == "memory":
+        return format_size(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, datetime):
+        return value.date().isoformat()
+    if not isinstance(value, float):
+        return str(value)
+    if column in _NUMBERS:
+        return _NUMBERS[column](value)
+    if column in _PROBABILITIES and 0 < value < 0.001:
+        return "<0.001"
+    if 1000 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.4g}"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent; what is neither none nor all is not rounded to it."""
+    if 0 < share < 0.0005 or 0.9995 <= share < 1:
+        return "<0.1%" if share < 0.5 else ">99.9%"
+    return f"{share:.1%}"
+
+
+def numeric_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> set[str]:
+    """Return the columns in which no row has text."""
+    return {column for column in columns if not any(isinstance(row.get(column), str) for row in rows)}
+
+
+def ranked(table: Any, column: str) -> list[dict[str, Any]]:
+    """Return the rows of a table, those with the highest value in a column first."""
+    return sorted(table.to_pylist(), key=lambda row: -(row[column] or 0.0))
+
+
+def traits(profiles: Any, cluster: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the rows of `ClusterProfiles` of one cluster: of numbers and dates, those that differ most from
+    all objects first, and of text.
+    """
+    tables = (profiles.numbers, profiles.dates, profiles.categories)
+    numbers, dates, texts = ([r for r in table.to_pylist() if r["cluster"] == cluster] for table in tables)
+    return (
+        sorted([*numbers, *dates], key=lambda row: -abs(row["difference"] or 0.0)),
+        [{**row, "overall_share": row["overall"]} for row in texts],
+    )
+
+
+def passes(history: Mapping[str, Sequence[Any]]) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return the columns of the history that have a value for every pass, and their rows."""
+    length = max(map(len, history.values()), default=0)
+    columns = {name: values for name, values in history.items() if values and len(values) == length}
+    rows = zip(*columns.values(), strict=True)
+    return list(columns), [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _flat(mapping: Mapping[str, Any], before: str = "") -> Iterator[dict[str, str]]:
+    """Yield names and values of nested mappings."""
+    for name, value in mapping.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}: ")
+        else:
+            shown = cell(name, value) if value is None else str(value)
+            yield {"name": f"{before}{name}", "value": shown}

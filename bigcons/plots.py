@@ -1,0 +1,845 @@
+"""Figures of ensembles and of what was found in them.
+
+Every function returns a matplotlib ``Figure`` that is not registered with pyplot and shows itself in Jupyter;
+save it with ``figure.savefig``. The palette is safe for color-blind readers and for grayscale printing.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigcons.errors import InvalidInputError, MissingDependencyError
+from bigcons.io.labels import labels_of, names_of_rows, refuse_other_rows
+from bigcons.memory import BLOCK_ROWS, row_blocks
+from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.store.clusters import count_in_words, evidence, merit
+from bigcons.validation import check_int, check_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Circle
+
+__all__ = [
+    "cluster_graph", "coassociation", "convergence", "memberships", "n_clusters", "partitions", "reliability",
+    "scatter", "tree", "trust",
+]  # fmt: skip
+
+# Okabe and Ito (2008), ordered so that consecutive colors differ most, then four of Tol's muted colors
+PALETTE = (
+    *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"),
+    *("#999999", "#882255", "#44AA99", "#332288"),
+)
+UNKNOWN, GUIDE = "#DDDDDD", "#888888"
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "savefig.dpi": 200,
+    "svg.hashsalt": "bigcons",
+}
+
+
+def color_of(cluster: int) -> str:
+    """Return the color of a cluster, gray for none, -1."""
+    return UNKNOWN if cluster < 0 else PALETTE[cluster % len(PALETTE)]
+
+
+@contextmanager
+def new_figure(width: float, height: float) -> Iterator[Figure]:
+    """Yield a figure of a size in inches, in the style of this module; any notebook shows it as an image."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDependencyError(
+            "figures need matplotlib, which is not installed; run pip install 'bigcons[plot]'.", extra="plot"
+        ) from error
+    with rc_context(STYLE):
+        figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+        figure._repr_png_ = partial(image_of, figure, "png", dpi=120)  # type: ignore[attr-defined]
+        yield figure
+
+
+def image_of(figure: Figure, kind: str, **options: Any) -> bytes:
+    """Return a figure as PNG, SVG or PDF; without a date, the same bytes for the same figure."""
+    from matplotlib import rc_context
+
+    file = io.BytesIO()
+    with rc_context(STYLE):
+        figure.savefig(file, format=kind, **options)
+    return file.getvalue()
+
+
+def draw_heat_map(axes: Axes, values: np.ndarray, words: str, **colorbar: Any) -> None:
+    """Draw numbers from 0 to 1 as a heat map, gray where they are not known, and its scale."""
+    image = axes.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axes.figure.colorbar(image, ax=axes, label=words, pad=0.02, **colorbar)
+    axes.set_facecolor(UNKNOWN)
+    axes.spines[:].set_visible(True)
+    axes.set_xticks([])
+
+
+def sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndarray:
+    """Return at most ``n_objects`` sorted row indices."""
+    check_int("n_objects", n_objects, at_least=2)
+    if n_total <= n_objects:
+        return np.arange(n_total)
+    rng = generator(resolve_seed(random_state), "plots.sample")
+    return np.sort(rng.choice(n_total, n_objects, replace=False))
+
+
+def take_rows(column: Any, rows: np.ndarray) -> np.ndarray:
+    """Return ascending rows of what can be sliced; blocks without one are not read."""
+    blocks = [block for block in row_blocks(column.shape[0], BLOCK_ROWS) if block.rows_of(rows).size]
+    return np.concatenate(
+        [np.asarray(column[block.start : block.stop])[block.rows_of(rows)] for block in blocks]
+    )
+
+
+def sample_words(n_shown: int, n_total: int, order: str) -> str:
+    """Return how many objects are drawn of how many, and in which order."""
+    objects = f"{n_total:,} objects" if n_shown == n_total else f"{n_shown:,} of {n_total:,} objects"
+    return f"{objects}, {order}"
+
+
+def largest(sizes: np.ndarray, most: int) -> np.ndarray:
+    """Return the numbers of the clusters with objects, at most so many, the largest first."""
+    return np.argsort(-sizes, kind="stable")[: min(most, int(np.count_nonzero(sizes)))]
+
+
+def ensemble_of(ensemble: Any) -> Any:
+    """Return the ensemble to draw, opened; raise InvalidInputError for a consensus."""
+    from bigcons.store.ensemble import as_ensemble
+
+    if hasattr(ensemble, "fit") or hasattr(ensemble, "read_labels"):
+        kind = type(ensemble).__name__
+        raise InvalidInputError(f"{kind} keeps no partitions; pass the ensemble that it was made of.")
+    return as_ensemble(ensemble)
+
+
+def refuse_ensemble(given: Any) -> None:
+    """Raise InvalidInputError for an ensemble in place of a consensus; its labels are no memberships."""
+    if hasattr(given, "n_partitions") and not hasattr(given, "fit"):
+        raise refused(given, "one that was made of it, such as bigcons.consensus(ensemble, n_clusters)")
+
+
+def refused(given: Any, remedy: str) -> InvalidInputError:
+    """Return the error that something cannot be drawn, and what to pass."""
+    return InvalidInputError(f"{type(given).__name__} cannot be drawn so; pass {remedy}.")
+
+
+def trust_of(given: Any) -> Any:
+    """Return the `Trust` of a clusterer or of a Consensus; raise InvalidInputError if there is none."""
+    try:
+        return given.trust if hasattr(given, "read_trust") else given.trust_
+    except AttributeError as error:
+        raise InvalidInputError(str(error)) from None
+
+
+# Curves and points
+
+
+def convergence(consensus: Any) -> Figure:
+    """Draw the objective and the optimality gap of a solve against its passes or steps, on log axes.
+
+    The objective is drawn as its distance from the best one, relative to that; the best itself, and what
+    equals it within rounding, has no point. Where that leaves no curve, a sentence tells the objective.
+
+    ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
+    ``pass`` or ``step``, ``objective`` and, if the method has one, ``gap``.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> figure = bc.plots.convergence(bc.IVC(6, random_state=0).fit(ensemble))
+    >>> figure.savefig("convergence.png")
+    """
+    history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
+    history = history if isinstance(history, Mapping) else {}
+    unit, units = ("step", "steps") if "step" in history else ("pass", "passes")
+    objective, n = np.asarray(history.get("objective", ()), float), len(history.get(unit, ()))
+    known = objective[np.isfinite(objective)]
+    if not n or not known.size:
+        raise refused(
+            consensus, "a Consensus or a fitted clusterer whose history has 'pass' or 'step', and 'objective'"
+        )
+    best = float(known.min() if known[-1] < known[0] else known.max())  # the lowest, if it is lowered
+    distance = np.abs(objective - best) / (abs(best) or np.abs(known).max() or 1.0)
+    distance[distance < 1e-8] = np.nan  # equal up to rounding: memberships are kept in single precision
+    curves = {"objective, relative\ndistance to the best": distance}
+    if np.count_nonzero(distance > 0) < 2:
+        curves = {}
+    if history.get("gap") and n > 1:
+        curves["optimality gap"] = np.asarray(history["gap"], float)
+    words = f"best objective: {best:,.0f}" if abs(best) >= 1e9 else f"best objective: {best:,.10g}"
+    with new_figure(4.8, 0.7 + 1.3 * len(curves)) as figure:
+        if not curves:
+            figure.suptitle(f"{words}; no curve of {n:,} {unit if n == 1 else units}", fontsize=9)
+            figure.subplots().set_axis_off()
+            return figure
+        figure.suptitle(words, fontsize=9)
+        panels = figure.subplots(len(curves), sharex=True, squeeze=False)[:, 0]
+        for axes, (name, y), color in zip(panels, curves.items(), PALETTE, strict=False):
+            marker = "o" if n <= 40 else None
+            axes.plot(history[unit], y, color=color, marker=marker, markersize=3.5, linewidth=1.4)
+            axes.grid(axis="y", color=UNKNOWN, linewidth=0.6)
+            axes.set(ylabel=name, yscale="log")
+            decades = np.log10(y[y > 0])
+            if decades.size:
+                axes.set_ylim(10 ** np.floor(decades.min()), 10 ** np.ceil(decades.max() + 1e-9))
+        axes.locator_params(axis="x", nbins=6, integer=True)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.set_xlabel("pass over the data" if unit == "pass" else "single-object step")
+        figure.align_ylabels()
+    return figure
+
+
+def n_clusters(choice: Any) -> Figure:
+    """Draw what speaks for each number of clusters.
+
+    ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer or Consensus whose number of
+    clusters was chosen.
+    Above, the distinctness of the least distinct two of so many clusters, which falls where one of them would
+    be cut, and how far halves of the partitions agree on the number. Below, how long each number lives, the
+    evidence by both, and with an eighth of the quality, which decides; some number is clear if it has more
+    evidence than a single cluster, the dotted line (`NClustersChoice`). Each panel has its own scale.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> choice = bc.choose_n_clusters(ensemble, k_range=(2, 9), random_state=0)
+    >>> figure = bc.plots.n_clusters(choice)
+    >>> figure.savefig("n_clusters.png")
+    """
+    stored = getattr(choice, "tree", None)  # a Consensus keeps the choice with the tree
+    choice = getattr(stored, "choice", getattr(choice, "n_clusters_choice_", choice))
+    if not hasattr(choice, "runner_up"):
+        raise refused(choice, "bigcons.choose_n_clusters(ensemble), or a consensus with n_clusters='auto'")
+    table = choice.table | {"evidence": evidence(choice.table), "merit": merit(choice.table)}
+    panels = (
+        {"distinctness": "distinctness of the least distinct two", "agreement": "agreement of halves"},
+        {"lifetime": "lifetime", "evidence": "evidence", "merit": "with quality, which decides"},
+    )
+    with new_figure(5.6, 4.6) as figure:
+        for axes, curves in zip(figure.subplots(2, sharex=True), panels, strict=True):
+            lines = zip(curves.items(), PALETTE, (":", "-", "--"), strict=False)
+            for (name, words), color, line in lines:
+                x, y = table["n_clusters"], table[name]
+                axes.plot(x, y, line, color=color, marker="o", markersize=3, linewidth=1.2, label=words)
+            for number, line in ((choice.n_clusters, "-"), (choice.runner_up, "--")):
+                if number is not None:
+                    axes.axvline(number, color=GUIDE, linewidth=0.8, linestyle=line, zorder=0)
+            axes.grid(axis="y", color=UNKNOWN, linewidth=0.6)
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
+        figure.axes[0].set_ylim(0, 1.05)
+        axes.axhline(choice.lifetime_of_one, color=GUIDE, linewidth=0.8, linestyle=":", zorder=0)
+        second = "" if choice.runner_up is None else f"; runner-up {choice.runner_up} (dashed)"
+        doubt = "" if choice.is_clear else ", but none stands out"
+        figure.suptitle(f"{count_in_words(choice.n_clusters)} recommended{doubt}{second}", fontsize=10)
+        axes.set_xlabel("number of clusters")
+    return figure
+
+
+def trust(found: Any, *, n_clusters: int = 40) -> Figure:
+    """Draw how far clusters and objects can be trusted.
+
+    On the left, for each cluster with its number of objects, the mean confidence of its objects, its
+    stability under halves of the partitions, its cohesion and, where known, its support, see
+    `bigcons.metrics.trust`; of more than ``n_clusters``, the largest. On the right, the share of the objects
+    below each confidence, on a logarithmic axis.
+
+    ``found`` is what `bigcons.metrics.trust` returned, a fitted clusterer, or a `Consensus` with it, which
+    is read block by block.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> model = bc.MCLA(6, random_state=0).fit(ensemble)
+    >>> figure = bc.plots.trust(bc.metrics.trust(ensemble, model))
+    >>> figure.savefig("trust.png")
+    """
+    found = trust_of(found) if hasattr(type(found), "trust_") else found
+    if hasattr(found, "read_trust"):
+        clusters = found.trust_tables[0]
+        parts = [found.read_trust(block.start, block.stop)["confidence"] for block in found.blocks()]
+    elif hasattr(found, "confidence") and hasattr(found, "clusters"):
+        clusters, parts = found.clusters, [found.confidence]
+    else:
+        raise refused(found, "bigcons.metrics.trust(ensemble, labels), or a consensus of the tree or PCC")
+    edges = np.linspace(0, 1, 51)
+    below = np.cumsum(sum(np.histogram(part[part > 0], edges)[0] for part in parts)).astype(float)
+    below /= max(below[-1], 1.0)
+    measures = {"confidence": "mean confidence"} | {m: m for m in ("stability", "cohesion", "support")}
+    table = {name: clusters[name].to_numpy() for name in ("cluster", "size", *measures)}
+    shown = largest(table["size"], n_clusters)
+    with new_figure(6.8, 1.1 + (0.28 if len(shown) <= 10 else 0.2) * max(len(shown), 6)) as figure:
+        left, right = figure.subplots(1, 2, width_ratios=[1.4, 1])
+        rows = np.arange(len(shown))
+        drawn = [name for name in measures if not np.isnan(table[name]).all()]
+        for at, (name, marker) in enumerate(zip(drawn, "oDx|", strict=False)):
+            y = rows + 0.18 * (at - (len(drawn) - 1) / 2)  # so that none hides another
+            color, x = PALETTE[at], table[name][shown]
+            left.plot(x, y, marker, color=color, markersize=4.0, label=measures[name])
+        left.hlines(rows, 0, 1, color=UNKNOWN, linewidth=0.6, zorder=0.5)
+        names = [f"{table['cluster'][k]}: {table['size'][k]:,}" for k in shown.tolist()]
+        left.set_yticks(rows, names, fontsize=9 if len(shown) <= 10 else 7)
+        left.set(xlim=(min(0.0, *left.get_xlim()), 1.02), ylim=(len(shown) - 0.4, -0.6))
+        most = "" if len(shown) == len(clusters) else f", the {len(shown)} largest of {len(clusters):,}"
+        left.set_ylabel(f"cluster: number of objects{most}")
+        figure.legend(loc="outside upper left", ncols=4, handletextpad=0.1, columnspacing=1.0)
+        right.stairs(below, edges, color=PALETTE[0], linewidth=1.4, baseline=None)
+        some = below > 0
+        lowest = min(0.1, 10 ** np.floor(np.log10(below[some].min())))
+        right.set(yscale="log", xlim=(np.floor(edges[:-1][some][0] * 10) / 10, 1), ylim=(lowest, 1))
+        right.yaxis.set_major_formatter("{x:g}")
+        right.grid(color=UNKNOWN, linewidth=0.6)
+        right.set(xlabel="confidence", ylabel="share of objects below it")
+    return figure
+
+
+def reliability(found: Any, truth: Any = None) -> Figure:
+    """Draw how often labels of a stated confidence are right, against the confidence.
+
+    ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name, or, with the
+    ``truth``, one class for each object, a fitted clusterer or a Consensus with confidences. Points on the
+    diagonal are calibrated, those below it overconfident. Below is the share of the objects in each bin, and
+    the area of a point grows with it.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> found = bc.metrics.reliability([0, 0, 1, 1], [0, 0, 1, 0], [0.9, 0.9, 0.8, 0.4])
+    >>> figure = bc.plots.reliability(found)
+    >>> figure.savefig("reliability.png")
+    """
+    if truth is not None:
+        from bigcons.metrics import reliability as judge
+
+        found = judge(truth, found, trust_of(found).confidence)
+    curves: Mapping[str, Any] = found if isinstance(found, Mapping) else {"": found}
+    for curve in curves.values():
+        if not hasattr(curve, "accuracy"):
+            raise refused(curve, "bigcons.metrics.reliability(...), or a model and the truth")
+    with new_figure(4.0 if len(curves) == 1 else 5.6, 4.6) as figure:
+        axes, below = figure.subplots(2, sharex=True, height_ratios=[4, 1])
+        axes.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, zorder=0.5)
+        lowest = 1.0
+        for (name, curve), color in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
+            some, share = curve.n_objects > 0, curve.n_objects / curve.n_objects.sum()
+            x, y, edges = curve.confidence[some], curve.accuracy[some], np.linspace(0, 1, len(share) + 1)
+            words = f"{name}: {curve.error:.3f}"
+            axes.plot(x, y, color=color, linewidth=1.2, marker=".", markersize=3, label=words)
+            axes.scatter(x, y, 120 * share[some], color=color, alpha=0.4)
+            below.stairs(share, edges, color=color, fill=len(curves) == 1, alpha=0.6)
+            lowest = min(lowest, float(edges[:-1][some][0]))
+        axes.set(xlim=(np.floor(10 * lowest) / 10, 1.01), ylim=(0, 1.02))
+        axes.set_ylabel("share of labels that are right")
+        axes.grid(color=UNKNOWN, linewidth=0.6)
+        below.set(xlabel="confidence", ylabel="objects")
+        below.yaxis.set_major_formatter("{x:.0%}")
+        if len(curves) == 1:
+            axes.set_title(f"calibration error {curve.error:.3f}", loc="right", fontsize=9)
+        else:
+            figure.legend(loc="outside right upper", title="calibration error")
+    return figure
+
+
+def scatter(
+    coordinates: Any, consensus: Any, *, n_objects: int = 20_000, random_state: SeedLike = 0
+) -> Figure:
+    """Draw objects at given coordinates, such as those of UMAP or PCA, colored by cluster.
+
+    ``coordinates (n_objects, 2)`` are in the order of the objects. ``consensus`` is a fitted clusterer, a
+    `Consensus`, or labels. Objects of low confidence, where it is known, are pale, and those without a label
+    gray. Of more than ``n_objects``, a random sample is drawn.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> features, truth = bc.datasets.planted_features(300, 5)
+    >>> model = bc.consensus(bc.generate.kmeans(features, random_state=0), 3, random_state=0)
+    >>> figure = bc.plots.scatter(features[:, :2], model)
+    >>> figure.savefig("scatter.png")
+    """
+    points, labels = np.asarray(coordinates), labels_of(consensus)
+    labels = np.asarray(labels[0 : labels.shape[0]] if hasattr(labels, "shape") else labels)
+    if points.shape != (*labels.shape, 2):
+        raise InvalidInputError(
+            f"coordinates has shape {points.shape}; pass ({labels.shape[0]}, 2), a row for each object."
+        )
+    refuse_other_rows("coordinates", names_of_rows(coordinates), "consensus", names_of_rows(consensus))
+    rows = sample_rows(len(points), n_objects, random_state)
+    has_trust = getattr(consensus, "has_trust", hasattr(consensus, "trust_"))
+    confidence = np.asarray(trust_of(consensus).confidence) if has_trust else np.ones(len(points))
+    points, labels, alpha = points[rows], labels[rows], 0.15 + 0.85 * confidence[rows]
+    size = max(2.0, min(16.0, 20_000 / len(rows)))
+    with new_figure(5.6, 4.4) as figure:
+        axes, clusters = figure.subplots(), np.unique(labels).tolist()
+        for k in clusters:
+            color, members, name = color_of(k), labels == k, str(k) if k >= 0 else "none"
+            x, y = points[members].T
+            axes.scatter(x, y, s=size, linewidths=0, color=color, alpha=alpha[members])
+            axes.plot([], [], "o", color=color, label=name)
+        words = sample_words(len(rows), len(confidence), "pale: low confidence")
+        axes.set(xticks=[], yticks=[], xlabel=words)
+        if len(clusters) <= 2 * len(PALETTE):
+            figure.legend(loc="outside right upper", title="cluster")
+    return figure
+
+
+# Heat maps
+
+
+def memberships(
+    consensus: Any, *, n_objects: int = 2_000, n_clusters: int = 40, random_state: SeedLike = 0
+) -> Figure:
+    """Draw the memberships of objects sorted by cluster and, within a cluster, by confidence.
+
+    ``consensus`` is a ``Consensus``, a fitted clusterer, or an array ``(n_objects, n_clusters)``; of more
+    than ``n_objects`` objects, a random sample is drawn. Next to each cluster is the number of its objects;
+    clusters that share objects are neighbors (in VAT order). Clusters without objects are left out, and of
+    more than ``n_clusters`` the smaller ones with theirs. A store is read block by block.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> figure = bc.plots.memberships(bc.MCLA(6, random_state=0).fit(ensemble))
+    >>> figure.savefig("memberships.png")
+    """
+    from bigcons.metrics.experiments import vat_order
+    from bigcons.metrics.memberships import refuse_without_memberships
+
+    refuse_ensemble(consensus)
+    if hasattr(consensus, "read_memberships"):
+        labels, values, sizes = consensus.label_rows, consensus.membership_rows, consensus.cluster_sizes()
+    else:
+        if hasattr(consensus, "fit"):
+            refuse_without_memberships(consensus)
+        values = getattr(consensus, "memberships_", consensus)  # of a store, an array of dask
+        values = values if hasattr(values, "shape") else np.asarray(values)
+        if len(values.shape) != 2:
+            raise InvalidInputError(f"memberships has shape {values.shape}; pass (n_objects, n_clusters).")
+        labels = getattr(consensus, "labels_", None)
+        labels = np.asarray(values).argmax(axis=1) if labels is None else labels
+        sizes = np.bincount(labels[labels >= 0], minlength=values.shape[1])
+    rows = sample_rows(labels.shape[0], n_objects, random_state)
+    winners, sampled = take_rows(labels, rows), take_rows(values, rows)
+    shown, n_full = np.sort(largest(sizes, n_clusters)), int(np.count_nonzero(sizes))
+    likeness = sampled[:, shown].T @ sampled[:, shown]
+    norms = np.sqrt(np.diag(likeness))
+    apart = 1 - likeness / np.maximum(np.outer(norms, norms), 1e-12)
+    np.fill_diagonal(apart, 0.0)
+    shown = shown[vat_order(apart)]
+    row_of = np.full(sizes.size + 1, -1)  # the last is of objects without a label
+    row_of[[*shown, -1]] = np.arange(len(shown) + 1)
+    order = np.lexsort((-sampled.max(axis=1, initial=0.0), row_of[winners]))
+    order = order[row_of[winners[order]] >= 0]
+    with new_figure(6.4, 1.1 + (0.25 if len(shown) <= 10 else 0.12) * max(len(shown), 4)) as figure:
+        axes = figure.subplots()
+        shrink = min(1.0, 14 / max(len(shown), 1))
+        draw_heat_map(axes, sampled[order][:, shown].T, "membership", aspect=20, shrink=shrink)
+        color, width = (GUIDE, 0.6) if len(shown) <= 12 else (UNKNOWN, 0.4)
+        for last in np.flatnonzero(np.diff(winners[order])).tolist():
+            axes.axvline(last + 0.5, color=color, linewidth=width)
+        for border in range(1, len(shown)):
+            axes.axhline(border - 0.5, color=color, linewidth=width)
+        words = sample_words(len(order), labels.shape[0], "by cluster and confidence")
+        most = "" if len(shown) == n_full else f"\nthe {len(shown)} largest of {n_full:,} clusters"
+        axes.set_xlabel(words + most)
+        axes.set_ylabel("cluster: number of objects")
+        names = [f"{k}: {sizes[k]:,}" for k in shown.tolist()]
+        fontsize = 9 if len(shown) <= 8 else 7 if len(shown) <= 12 else 6
+        axes.set_yticks(range(len(shown)), names, fontsize=fontsize)
+    return figure
+
+
+def coassociation(
+    ensemble: Any, labels: Any = None, *, n_objects: int = 500, random_state: SeedLike = 0
+) -> Figure:
+    """Draw how often pairs of objects share a cluster, with the objects in VAT order.
+
+    ``ensemble`` is an Ensemble, its path, or a table of labels; of more than ``n_objects`` objects, a random
+    sample is drawn. ``labels``, one for each object of the ensemble, a fitted clusterer or a `Consensus`, put
+    the objects of a cluster together, in VAT order, next to clusters that are often joined with it.
+    O(n_objects^2) time and memory.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> figure = bc.plots.coassociation(ensemble, labels=truth, n_objects=200)
+    >>> figure.savefig("coassociation.png")
+    """
+    from bigcons.coassociation import dense
+    from bigcons.metrics.experiments import vat_order
+
+    ensemble = ensemble_of(ensemble)
+    rows = sample_rows(ensemble.n_objects, n_objects, random_state)
+    sampled = None
+    if labels is not None:
+        refuse_other_rows("labels", names_of_rows(labels), "the ensemble", names_of_rows(ensemble))
+        column = labels_of(labels)
+        column = column if hasattr(column, "shape") else np.asarray(column)
+        if column.shape != (ensemble.n_objects,):
+            raise InvalidInputError(
+                f"labels has shape {column.shape} but the ensemble has {ensemble.n_objects:,} objects; "
+                "pass one label for each object."
+            )
+        sampled = take_rows(column, rows)
+    n_agree, n_seen = dense(ensemble.read_rows(rows))
+    share = np.full(n_agree.shape, np.nan)  # for pairs that no partition labels
+    np.divide(n_agree, n_seen, out=share, where=n_seen > 0)
+    np.fill_diagonal(share, 1.0)
+    order = vat_order(1 - share) if sampled is None else _by_cluster(share, sampled)
+    with new_figure(4.4, 4.1) as figure:
+        axes = figure.subplots()
+        words = "share of partitions that group the pair"
+        draw_heat_map(axes, share[np.ix_(order, order)], words, shrink=0.7)
+        axes.set(yticks=[], aspect="equal")
+        words = sample_words(
+            len(rows), ensemble.n_objects, "in VAT order" if sampled is None else "by cluster"
+        )
+        axes.set_xlabel(words)
+        if sampled is not None:
+            last = np.flatnonzero(np.diff(sampled[order], append=-2))  # row of each cluster
+            middle, n_rows = last - np.diff(last, prepend=-1) / 2 + 0.5, np.diff(last, prepend=-1)
+            names = [str(k) if k >= 0 else "none" for k in sampled[order[last]].tolist()]
+            named = np.flatnonzero(n_rows > len(rows) / 50)  # the names of others would hide each other
+            axes.set_yticks(middle[named], [names[k] for k in named])
+            axes.set_ylabel("cluster")
+    return figure
+
+
+def _by_cluster(share: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the order of objects by cluster: clusters by their mean co-association, objects by their own.
+
+    Both are VAT orders; objects without a label come last.
+    """
+    from bigcons.metrics.experiments import vat_order
+
+    clusters = np.unique(labels[labels >= 0])
+    member = (labels[:, None] == clusters).astype(float)
+    joined, seen = (np.einsum("ik,ij->kj", member, x) @ member for x in (np.nan_to_num(share), share >= 0))
+    apart = 1 - np.divide(joined, seen, out=np.zeros_like(joined), where=seen > 0)
+    np.fill_diagonal(apart, 0.0)
+    parts = [np.flatnonzero(labels == clusters[k]) for k in vat_order(apart)]
+    parts.append(np.flatnonzero(labels < 0))
+    return np.concatenate([part[vat_order(1 - share[np.ix_(part, part)])] for part in parts])
+
+
+def partitions(ensemble: Any) -> Figure:
+    """Draw how far every two partitions agree, by the adjusted Rand index, with the partitions in VAT order.
+
+    ``ensemble`` is an Ensemble of labels, its path, or a table of labels; agreement is that of at most 2,048
+    sampled objects, see `bigcons.metrics.partition_agreement`. Of more than a thousand partitions, some are
+    drawn, evenly spaced.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
+    >>> figure = bc.plots.partitions(ensemble)
+    >>> figure.savefig("partitions.png")
+    """
+    from bigcons.metrics.ensemble import partition_similarity
+    from bigcons.metrics.experiments import vat_order
+
+    ensemble = ensemble_of(ensemble)
+    index, others = partition_similarity(ensemble)
+    index = index[others]
+    np.fill_diagonal(index, 1.0)
+    order = vat_order(1 - index)
+    with new_figure(5.0, 4.0) as figure:
+        axes = figure.subplots()
+        draw_heat_map(axes, index[np.ix_(order, order)], "adjusted Rand index")
+        axes.set_aspect("equal")
+        step = -(-len(order) // 40)
+        shown = range(0, len(order), step)
+        names = [ensemble.names[others[order[row]]] for row in shown]
+        names = [name if len(name) <= 16 else f"{name[:8]}…{name[-7:]}" for name in names]
+        axes.set_yticks(shown, names, fontsize=9 if len(shown) <= 20 else 6)
+        every = "" if step == 1 else f", one in {step} named"
+        of_all = "" if len(order) == ensemble.n_partitions else f" of {ensemble.n_partitions:,}"
+        axes.set_xlabel(f"{len(order):,}{of_all} partitions in VAT order{every}")
+    return figure
+
+
+# Clusters as a graph and as a tree
+
+
+# In units of the graph: the radius of a node, the distance of neighbors, and the size of a weight.
+_RADIUS, _SPACING, _LABEL = 0.34, 1.35, np.array([0.26, 0.13])
+
+LEAST_OVERLAP = 0.05
+"""Memberships and shares from which on clusters overlap, by default."""
+
+_BENDS = (0.13, -0.26, 0.26, -0.39, 0.39, -0.52, 0.52)
+"""How far arrows bend: as little as passes by other nodes, and not as the arrow back."""
+
+
+def cluster_graph(
+    consensus: Any,
+    *,
+    centroids: Any = None,
+    glyph: Callable[[Axes, np.ndarray], object] | None = None,
+    threshold: float = LEAST_OVERLAP,
+    min_overlap: float = LEAST_OVERLAP,
+    n_clusters: int = 12,
+    client: object = None,
+) -> Figure:
+    """Draw the clusters as a graph: an arrow from a to b for the share of cluster a that also lies in b.
+
+    Arrows are as wide as their weights, those of `bigcons.metrics.cluster_overlap` (Lourenço et al. 2015,
+    Figure 8), and have the color of the cluster they leave. Clusters that overlap much are neighbors on the
+    circle.
+
+    Parameters
+    ----------
+    consensus
+        A `Consensus`, a fitted soft method, or memberships ``(n_objects, n_clusters)``, read block by block.
+    centroids
+        ``(n_clusters, n_features)``, as from `bigcons.metrics.cluster_centroids`, one drawn in each node.
+    glyph
+        Function that draws a centroid ``(n_features,)`` in the given ``Axes``; by default as a curve.
+    threshold
+        Memberships below it are set to zero and the others normalized again.
+    min_overlap
+        The least weight of an arrow; raise it if there are too many arrows to read.
+    n_clusters
+        Maximum number of clusters to draw, the largest. Clusters without objects are left out.
+    client
+        Engine.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> memberships = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
+    >>> figure = bc.plots.cluster_graph(memberships)
+    >>> figure.savefig("clusters.png")
+    """
+    from bigcons.metrics.memberships import overlap_and_sizes
+
+    refuse_ensemble(consensus)
+    check_number("min_overlap", min_overlap, above=0, at_most=1)
+    overlap, sizes = overlap_and_sizes(consensus, threshold, client)
+    shown = np.sort(largest(sizes, n_clusters))
+    if not len(shown):
+        raise InvalidInputError(f"threshold={threshold} is above every membership; lower it.")
+    rows = None if centroids is None else np.asarray(centroids, np.float64)
+    if rows is not None and len(rows) != len(sizes):
+        raise InvalidInputError(
+            f"centroids has length {len(rows)}; give one for each of {len(sizes)} clusters."
+        )
+    places = _places_on_circle(np.maximum(overlap, overlap.T)[np.ix_(shown, shown)])
+    margin = (0.95, 0.55) if rows is not None else (_RADIUS + 0.06, _RADIUS + 0.06)
+    low, high = places.min(axis=0) - margin, places.max(axis=0) + margin
+    width, height = min(1.25, 7.0 / (high - low)[0]) * (high - low)  # at most 7 inches
+    width = max(width, 2.6)
+    with new_figure(width, height + 0.3) as figure:
+        from matplotlib.patches import Circle
+
+        axes = figure.subplots()
+        axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
+        axes.set_axis_off()
+        nodes = {}
+        for k, (x, y) in zip(shown.tolist(), places.tolist(), strict=True):
+            nodes[k] = Circle(
+                (x, y), _RADIUS, facecolor="white", edgecolor=color_of(k), linewidth=1.6, zorder=3
+            )
+            axes.add_patch(nodes[k])
+            share = sizes[k] / sizes.sum()
+            words = str(k), "<1%" if share < 0.005 else f"{share:.0%}"
+            out, text, across, along = _RADIUS + 0.05, "\n".join(words), "center", "center"
+            if rows is not None:  # a centroid is inside, and the words on the side away from the origin
+                side = 1.25 * _RADIUS
+                box = x - side / 2, y - side / 2, side, side
+                inset = axes.inset_axes(box, transform=axes.transData, zorder=4)
+                if glyph is None:
+                    inset.plot(rows[k], color="black", linewidth=1.1)
+                    inset.set_ylim(np.nanmin(rows), np.nanmax(rows))
+                else:
+                    glyph(inset, rows[k])
+                inset.set_axis_off()
+                if abs(y) < 0.4 * abs(x):
+                    x, across = x + np.copysign(out, x), "left" if x > 0 else "right"
+                else:
+                    y, along, text = y + np.copysign(out, y), "bottom" if y > 0 else "top", ", ".join(words)
+            axes.text(x, y, text, ha=across, va=along, zorder=6)
+        caption = f"no cluster has a share of {min_overlap:g}\nor more in another"
+        labels: list[np.ndarray] = []
+        for a, b in itertools.permutations(nodes, 2):
+            if overlap[a, b] >= min_overlap:
+                others = np.array([nodes[k].center for k in nodes if k not in (a, b)]).reshape(-1, 2)
+                labels.append(_draw_arrow(axes, nodes[a], nodes[b], overlap[a, b], others, labels))
+                caption = f"arrows: share of a cluster that\nlies in another, at least {min_overlap:g}"
+        n_full = int(np.count_nonzero(sizes))
+        left_out = f"; {len(shown)} largest of {n_full} clusters" if len(shown) < n_full else ""
+        caption = caption if width < 3.6 else caption.replace("\n", " ")
+        figure.supxlabel(f"{caption}{left_out}", fontsize=8)
+    return figure
+
+
+def _places_on_circle(weight: np.ndarray) -> np.ndarray:
+    """Return a place for every node ``(n, 2)``: on a flattened circle, so that no arrow passes below a node.
+
+    The order makes the sum of weights times distances along the circle small: pairs are swapped while that
+    lowers it. The first node is at the upper left, and the lower of its neighbors follows clockwise.
+    """
+    n = len(weight)
+    along = np.abs(np.arange(n)[:, None] - np.arange(n))
+    along = np.minimum(along, n - along)
+    order = np.arange(n)
+    cost, improves = (weight * along).sum(), True
+    while improves:
+        improves = False
+        for a, b in itertools.combinations(range(n), 2):
+            swapped = order.copy()
+            swapped[[a, b]] = order[[b, a]]
+            changed = (weight[np.ix_(swapped, swapped)] * along).sum()
+            if changed < cost * (1 - 1e-9):
+                order, cost, improves = swapped, changed, True
+    order = np.roll(order, -int(np.argmin(order)))
+    if n > 2 and order[-1] < order[1]:
+        order[1:] = order[:0:-1]
+    angles = np.pi / 2 + np.pi / n - 2 * np.pi * np.arange(n) / n
+    radius = _SPACING / (2 * np.sin(np.pi / n)) if n > 1 else 0.0
+    places = np.empty((n, 2))
+    places[order] = radius * np.column_stack([1.2 * np.cos(angles), np.sin(angles)])
+    return places
+
+
+def _draw_arrow(
+    axes: Axes, start: Circle, end: Circle, weight: float, others: np.ndarray, labels: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Draw a bent arrow between two circles that passes by the others, and its weight on it.
+
+    The weight is where it hides none of the ``labels`` there are; its place is returned.
+    """
+    from matplotlib.patches import FancyArrowPatch
+
+    first, last = np.array(start.center), np.array(end.center)
+    t, aside = np.linspace(0.0, 1.0, 41)[:, None], np.array([1, -1]) * (last - first)[::-1]
+    curves, clearance = {}, {}
+    for bend in _BENDS:
+        middle = (first + last) / 2 + bend * aside
+        curves[bend] = (1 - t) ** 2 * first + 2 * t * (1 - t) * middle + t**2 * last
+        apart = np.linalg.norm(curves[bend][:, None] - others, axis=2)
+        clearance[bend] = apart.min(initial=_RADIUS + 0.08)
+    bend = max(_BENDS, key=lambda bend: clearance[bend])  # the first that passes all nodes
+    width, color = 0.6 + 6 * weight, start.get_edgecolor()
+    arrow = FancyArrowPatch(
+        (first[0], first[1]), (last[0], last[1]), connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>",
+        mutation_scale=7 + 1.6 * width, patchA=start, patchB=end, shrinkA=2, shrinkB=2, linewidth=width,
+        color=color, zorder=2,
+    )  # fmt: skip
+    axes.add_patch(arrow)
+    curve = curves[bend]
+    from_ends = np.minimum(*(np.linalg.norm(curve - center, axis=1) for center in (first, last)))
+    free = curve[from_ends > _RADIUS + 0.15]  # between the circles, from the start to the end
+    free = free if len(free) else curve[[len(curve) // 2]]
+    free = free[np.argsort(np.abs(np.arange(len(free)) - 0.4 * len(free)), kind="stable")]
+    apart = [min([np.max(np.abs(place - label) / _LABEL) for label in labels] + [1.0]) for place in free]
+    x, y = place = free[int(np.argmax(apart))]
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    axes.text(x, y, f"{weight:.2f}", fontsize=7, ha="center", va="center", zorder=5, bbox=box)
+    return np.asarray(place)
+
+
+def tree(tree: Any, n_clusters: int | None = None) -> Figure:
+    """Draw a tree of clusters.
+
+    ``tree`` is what `bigcons.consensus_tree` returned, or a clusterer or Consensus whose number of clusters
+    was chosen; ``n_clusters``, by default the number recommended, or 2 where that is 1, says down to which
+    clusters. Splits that take off too few objects to count are passed over. From left to right, every column
+    is one split, as numbered in ``tree.table()``. Lines are as wide as their share of the
+    objects; the color of a split, and of its two sides, is its support. On the right are the clusters,
+    numbered largest first, with their shares.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> ensemble, truth = bc.datasets.planted_ensemble(600, 30, noise=(0.0, 0.2), random_state=0)
+    >>> figure = bc.plots.tree(bc.consensus_tree(ensemble, random_state=0))
+    >>> figure.savefig("tree.png")
+    """
+    if not hasattr(tree, "merges"):  # a consensus, which keeps the tree where its number was chosen
+        tree = getattr(tree, "tree_", getattr(tree, "tree", tree))
+    if not hasattr(tree, "merges"):
+        raise refused(
+            tree,
+            "bigcons.consensus_tree(ensemble), or a consensus with n_clusters='auto', which keeps its tree",
+        )
+    G, branches = len(tree.sizes), tree.branches(n_clusters)
+    members = [[leaf] for leaf in range(G)]
+    for one, two in tree.merges[:, :2].astype(int).tolist():
+        members.append(members[one] + members[two])
+    sizes = np.array([tree.sizes[leaves].sum() for leaves in members])
+    shares = sizes / sizes[-1]
+    top = next(iter(branches), 2 * G - 2)
+    ends, waiting = [], [top]  # the clusters of the cut, as they lie side by side
+    while waiting:
+        node = waiting.pop()
+        waiting += reversed(branches.get(node, ()))
+        ends += [] if node in branches else [node]
+    K, by_size = len(ends), sorted(ends, key=lambda node: (-sizes[node], min(members[node])))
+    y = {node: float(K - 1 - at) for at, node in enumerate(ends)}
+    x = {node: float(2 * G - 1 - node) for node in branches}  # the number of the split
+    for node in reversed(branches):
+        y[node] = float(np.mean([y[side] for side in branches[node]]))
+    last = max(x.values(), default=0.0) + 1.0
+    is_roomy = K <= 20  # the support of every split is written beside it
+    with new_figure(6.2, max(1.6, 0.55 + (0.3 if is_roomy else 0.15) * K)) as figure:
+        from matplotlib.cm import ScalarMappable
+
+        scale = ScalarMappable(cmap="viridis_r")
+        scale.set_clim(0.0, 1.0)
+        axes = figure.subplots()
+
+        def draw_side(node: int, start: float, color: Any) -> None:
+            ends, width = [start, x.get(node, last)], max(14.0 * shares[node], 1.0)
+            axes.plot(ends, [y[node]] * 2, color=color, linewidth=width, solid_capstyle="butt")
+
+        draw_side(top, 0.0, GUIDE)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+        for node, pair in branches.items():
+            support = tree.support[node - G]
+            color = GUIDE if np.isnan(support) else scale.to_rgba(support)
+            axes.plot([x[node]] * 2, [y[side] for side in pair], color=color, linewidth=1.0)
+            for side in pair:
+                draw_side(side, x[node], color)
+            if is_roomy and not np.isnan(support):
+                axes.annotate(f"{support:.2f}", (x[node], y[node]), (-4, 0), textcoords="offset points",
+                              ha="right", va="center", fontsize=7, bbox=box)  # fmt: skip
+        names = [f"{by_size.index(node)}: {shares[node]:.1%}" for node in ends]
+        axes.set_yticks([y[node] for node in ends], names, fontsize=8 if is_roomy else 6)
+        axes.yaxis.tick_right()
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.set(xlim=(0.0, last), ylim=(-0.7, K - 0.3), xlabel="split, from the highest down")
+        axes.set_xticks(sorted(x.values())[:: max((K - 1) // 12, 1)])
+        sampled = f", shares of {tree.sizes.sum():,} of them" if tree.is_sampled else ""
+        number = 1 if n_clusters is None and tree.choice.n_clusters == 1 else K
+        split = ", and its first split" if number < K else ""
+        axes.set_title(f"{count_in_words(number)} of {tree.n_objects:,} objects{split}{sampled}", fontsize=9)
+        figure.colorbar(scale, ax=axes, label="support", pad=0.02, aspect=20, shrink=min(1.0, 12 / K),
+                        location="left")  # fmt: skip
+    return figure
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
