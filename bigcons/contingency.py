@@ -39,14 +39,20 @@ Codes = Callable[[int, int], np.ndarray]
 # Tables
 
 
+def refuse_other_objects(
+    name: str, n_objects: int, names: Any, others: str, n_others: int, other_names: Any = None
+) -> None:
+    """Raise InvalidInputError for another number of objects than ``others``, as "b has", or other names."""
+    if n_objects != n_others:
+        raise InvalidInputError(
+            f"{name} has {n_objects:,} objects but {others} {n_others:,}; pass one row each, in their order."
+        )
+    refuse_other_rows(name, names, others.rpartition(" ")[0], other_names)
+
+
 def table_of(a: LabelColumn, b: LabelColumn) -> np.ndarray:
     """Return how many objects lie in each cluster of ``a`` and of ``b``, (ka, kb) int64, none empty."""
-    if a.n_objects != b.n_objects:
-        raise InvalidInputError(
-            f"{a.name} has {a.n_objects:,} objects but {b.name} has {b.n_objects:,}; "
-            "pass one label per object in each."
-        )
-    refuse_other_rows(a.name, a.row_names, b.name, b.row_names)
+    refuse_other_objects(a.name, a.n_objects, a.row_names, f"{b.name} has", b.n_objects, b.row_names)
     shape = (a.n_clusters, b.n_clusters)
     check_size(shape)
     table = np.zeros(shape, dtype=np.int64)
@@ -80,12 +86,8 @@ def codes_for(ensemble: Ensemble, labels: Any) -> tuple[Codes, np.ndarray]:
     Refuses labels of other objects, and so many that no table holds their overlaps with base clusters.
     """
     column = LabelColumn("labels", labels)
-    if column.n_objects != ensemble.n_objects:
-        raise InvalidInputError(
-            f"labels has {column.n_objects:,} objects but the ensemble has {ensemble.n_objects:,}; "
-            "pass one label per object of the ensemble."
-        )
-    refuse_other_rows("labels", column.row_names, "the ensemble", names_of_rows(ensemble))
+    others = "the ensemble has", ensemble.n_objects, names_of_rows(ensemble)
+    refuse_other_objects("labels", column.n_objects, column.row_names, *others)
     check_size((len(column.values), ensemble.n_base_clusters))
     return column.codes, column.values
 
@@ -297,13 +299,11 @@ def mean_over_partitions(
 
     ``weighted``: partitions count by their objects. Raises InvalidInputError if there are none.
     """
-    widths, sizes = np.diff(offsets), np.add.reduceat(table.sum(axis=0), offsets[:-1]).astype(np.float64)
-    values = np.zeros(widths.size)
-    for width in np.unique(widths):
-        if (alike := np.flatnonzero((widths == width) & (sizes > 0))).size:
-            stack = table[:, offsets[alike, None] + np.arange(width)].transpose(1, 0, 2)
-            values[alike] = criterion(np.ascontiguousarray(stack))  # the order of sums is that of one table
-    counts = np.ones(widths.size) if weights is None else np.asarray(weights, np.float64)
+    sizes = np.add.reduceat(table.sum(axis=0), offsets[:-1]).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # of partitions that label none of the objects
+        # the order of sums is that of one table
+        values = of_each(lambda tables: criterion(np.ascontiguousarray(tables)), table, offsets)
+    counts = np.ones(sizes.size) if weights is None else np.asarray(weights, np.float64)
     compared = (counts > 0) & (sizes > 0)
     if not compared.any():
         raise InvalidInputError(

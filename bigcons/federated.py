@@ -52,16 +52,8 @@ from bigcons.methods import bce
 from bigcons.methods.mixture import SMOOTHING
 from bigcons.methods.pass_clusterer import CERTAINTY, first_partition, partition_order, spread
 from bigcons.methods.placing import Recoding, codes_in, recode
-from bigcons.run.passes import (
-    SHORT_PASSES,
-    History,
-    Record,
-    State,
-    Stats,
-    add_stats,
-    as_history,
-    gains_little,
-)
+from bigcons.run import passes
+from bigcons.run.passes import History, Record, State, Stats
 from bigcons.run.results import falling_order, sizes_of
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.ensemble import as_ensemble
@@ -69,16 +61,9 @@ from bigcons.validation import check_int
 from bigcons.weights import counts_of
 
 __all__ = [
-    "ColumnFit",
-    "ColumnSite",
-    "Message",
-    "RowFit",
-    "RowSite",
-    "Site",
-    "fit_columns",
-    "fit_rows",
+    "ColumnFit", "ColumnSite", "Message", "RowFit", "RowSite", "Site", "fit_columns", "fit_rows",
     "fit_rows_in_turn",
-]
+]  # fmt: skip
 
 Message = dict[str, Any]
 """A question, under "ask", with its arguments; or an answer."""
@@ -112,22 +97,18 @@ def _ask(sites: Sequence[Site], message: Message | list[Message]) -> list[Messag
         return list(threads.map(lambda site, question: site.answer(question), sites, messages))
 
 
-def _refuse_question(message: Message) -> None:
-    raise InvalidInputError(
-        f"a message asks {message.get('ask')!r}, which is no question to this site, or lacks its arguments; "
-        "use the fit_ function of bigcons.federated for such sites."
-    )
+_NO_QUESTION = "a message asks {!r}, which is no question to this site; use the fit_ function for such sites."
 
 
 def _sum(parts: Sequence[Stats]) -> Stats:
     """Return the sum of named arrays, in their order."""
     total: Stats = {name: np.array(values) for name, values in parts[0].items()}
     for part in parts[1:]:
-        add_stats(total, part)
+        passes.add_stats(total, part)
     return total
 
 
-def _parameters(state: State) -> State:
+def _parameters(state: State) -> dict[str, np.ndarray]:
     return {"alpha": state["alpha"], "beta": state["beta"]}
 
 
@@ -157,7 +138,7 @@ def _outcome(best: _Start, starts: Sequence[_Start]) -> tuple[float, History, li
             "raise max_iter, max_cycles or tol if the labels still change.",
             ConvergenceWarning,
         )
-    history = as_history([{"pass": float(n), **record} for n, record in enumerate(best.records, 1)])
+    history = passes.as_history([{"pass": float(n), **record} for n, record in enumerate(best.records, 1)])
     return best.objective, history, [start.objective for start in starts], best.settled
 
 
@@ -201,7 +182,7 @@ class RowSite:
         match message:
             case {"ask": "values"}:
                 return {"values": [np.array(values.tolist()) for values in self._values]}  # text, not objects
-            case {"ask": "begin", "values": values, "n_clusters": n_clusters, "update_alpha": update_alpha}:
+            case {"ask": "begin", "values": values, "n_clusters": n_clusters}:
                 pairs = zip(map(np.asarray, values), self._held, strict=False)
                 self._codes = [codes_in(*pair) for pair in pairs]
                 if len(values) != len(self._held) or any((codes[:-1] < 0).any() for codes in self._codes):
@@ -211,7 +192,7 @@ class RowSite:
                         "alike, and as values= the labels of all sites.",
                         parameter="sites",
                     )
-                self._method = _bce_of(values, n_clusters, update_alpha)
+                self._method = _bce_of(values, n_clusters)
                 self._gammas, self._final = {}, None
             case {"ask": "tally", "partitions": partitions}:
                 rows = np.concatenate([labels[:, partitions] for labels in self._blocks()]).astype(np.int64)
@@ -240,7 +221,7 @@ class RowSite:
                 self._gammas = {key: gamma for key, gamma in self._gammas.items() if key[0] == start}
                 return {"sizes": sizes_of(self.labels(), len(order))}
             case _:
-                _refuse_question(message)
+                raise InvalidInputError(_NO_QUESTION.format(message.get("ask")))
         return {}
 
     def memberships(self) -> np.ndarray:
@@ -248,28 +229,25 @@ class RowSite:
 
         Objects without labels have uniform memberships. Raises InvalidInputError before the end of a fit.
         """
-        return self._results()[0]
+        if self._final is None:
+            raise InvalidInputError("no fit has ended at this site; call fit_rows or fit_rows_in_turn first.")
+        state, start, order = self._final
+        parts = []
+        for number, labels in enumerate(self._blocks()):
+            gamma = None if start is None else self._gammas.get((start, number))
+            rows = self._method.place(state, labels, gamma)[:, order]
+            rows[(labels < 0).all(axis=1)] = 1.0 / len(order)
+            parts.append(rows)
+        return np.concatenate(parts)
 
     def labels(self) -> np.ndarray:
         """Return the clusters (n_own,) int32 of the objects of this site, -1 for objects without labels.
 
         They are numbered largest first at all sites.
         """
-        return self._results()[1]
-
-    def _results(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return memberships and clusters."""
-        if self._final is None:
-            raise InvalidInputError("no fit has ended at this site; call fit_rows or fit_rows_in_turn first.")
-        state, start, order = self._final
-        memberships, clusters = [], []
-        for number, labels in enumerate(self._blocks()):
-            gamma = None if start is None else self._gammas.get((start, number))
-            rows, is_labeled = self._method.place(state, labels, gamma)[:, order], (labels >= 0).any(axis=1)
-            rows[~is_labeled] = 1.0 / len(order)
-            memberships.append(rows)
-            clusters.append(np.where(is_labeled, rows.argmax(axis=1), -1).astype(np.int32))
-        return np.concatenate(memberships), np.concatenate(clusters)
+        clusters = self.memberships().argmax(axis=1)
+        is_labeled = [(labels >= 0).any(axis=1) for labels in self._blocks()]
+        return np.where(np.concatenate(is_labeled), clusters, -1).astype(np.int32)
 
     def _blocks(self) -> Iterator[np.ndarray]:
         """Yield the labels of each block in the codes that all sites share."""
@@ -287,12 +265,10 @@ class RowSite:
         return _sum(parts)
 
 
-def _bce_of(values: Sequence[Any], n_clusters: int, update_alpha: bool) -> bce.VariationalBCE:
+def _bce_of(values: Sequence[Any], n_clusters: int) -> bce.VariationalBCE:
     """Return the method whose sums the sites share, given the labels of each partition."""
     offsets = np.cumsum([0, *map(len, values)])
-    return bce.VariationalBCE(
-        offsets, n_clusters, init="partition", smoothing=SMOOTHING, update_alpha=update_alpha
-    )
+    return bce.VariationalBCE(offsets, n_clusters, init="partition", smoothing=SMOOTHING, update_alpha=True)
 
 
 class RowFit(NamedTuple):
@@ -327,7 +303,6 @@ def fit_rows(
     sites: Sequence[Site],
     n_clusters: int,
     *,
-    update_alpha: bool = True,
     n_init: int = 10,
     max_iter: int = 500,
     tol: float = 1e-6,
@@ -342,8 +317,6 @@ def fit_rows(
         most), and their sums added up in this order.
     n_clusters : int
         Number of clusters K.
-    update_alpha : bool, default=True
-        Whether alpha is estimated.
     n_init : int, default=10
         Number of starts. All make up to 20 iterations in shared messages; the best quarter continues.
     max_iter : int, default=500
@@ -378,26 +351,24 @@ def fit_rows(
     (True, (100,))
     """
     check_int("max_iter", max_iter)
-    method, values = _begin(sites, n_clusters, update_alpha)
+    method, values = _begin(sites, n_clusters)
     seed, starts = resolve_seed(random_state), []
     for number in range(check_int("n_init", n_init)):
         starts.append(_Start(number, _first_state(sites, method, n_clusters, seed, number)))
-    _iterate(sites, method, starts, min(SHORT_PASSES, max_iter), tol)
+    _iterate(sites, method, starts, min(passes.SHORT_PASSES, max_iter), tol)
     kept = sorted(starts, key=lambda start: -start.objective)[: -(-n_init // 4)]
     _iterate(sites, method, kept, max_iter, tol)
     best = max(kept, key=lambda start: start.objective)
-    return _end(sites, best, best.number, values, starts)
+    return _end(sites, best, values, starts, best.number)
 
 
-def _begin(
-    sites: Sequence[Site], n_clusters: int, update_alpha: bool
-) -> tuple[bce.VariationalBCE, list[np.ndarray]]:
+def _begin(sites: Sequence[Site], n_clusters: int) -> tuple[bce.VariationalBCE, list[np.ndarray]]:
     """Let all sites begin with the labels that any of them has; return the method and these labels."""
     check_int("n_clusters", n_clusters)
     by_site = [answer["values"] for answer in _ask(sites, {"ask": "values"})]
     values = [np.unique(np.concatenate(of_sites)) for of_sites in zip(*by_site, strict=False)]
-    _ask(sites, {"ask": "begin", "n_clusters": n_clusters, "update_alpha": update_alpha, "values": values})
-    return _bce_of(values, n_clusters, update_alpha), values
+    _ask(sites, {"ask": "begin", "n_clusters": n_clusters, "values": values})
+    return _bce_of(values, n_clusters), values
 
 
 def _first_state(
@@ -442,16 +413,16 @@ def _iterate(
 def _end(
     sites: Sequence[Site],
     best: _Start,
-    number: int | None,
     values: list[np.ndarray],
     starts: Sequence[_Start],
+    number: int | None,
 ) -> RowFit:
     """Let all sites keep the best state, and the gammas of start ``number``; number clusters by size."""
     parameters = _parameters(best.state)
+    message = {"ask": "end", "state": parameters, "start": number}
 
     def count(order: np.ndarray) -> np.ndarray:
-        message = {"ask": "end", "state": parameters, "start": number, "order": order}
-        return _sum(_ask(sites, message))["sizes"]
+        return _sum(_ask(sites, {**message, "order": order}))["sizes"]
 
     order = falling_order(count, len(parameters["alpha"]))
     parameters = {name: np.take(array, order, axis=-1) for name, array in parameters.items()}
@@ -462,7 +433,6 @@ def fit_rows_in_turn(
     sites: Sequence[Site],
     n_clusters: int,
     *,
-    update_alpha: bool = True,
     n_init: int = 4,
     max_cycles: int = 10,
     tol: float = 0.01,
@@ -480,8 +450,6 @@ def fit_rows_in_turn(
         `RowSite` objects, or stubs that reach them, asked one after the other.
     n_clusters : int
         Number of clusters K.
-    update_alpha : bool, default=True
-        Whether alpha is estimated.
     n_init : int, default=4
         Number of starts, each from the objects of one site; that of the highest objective is kept.
     max_cycles : int, default=10
@@ -509,7 +477,7 @@ def fit_rows_in_turn(
     True
     """
     check_int("max_cycles", max_cycles)
-    _, values = _begin(sites, n_clusters, update_alpha)
+    _, values = _begin(sites, n_clusters)
     seed, starts = resolve_seed(random_state), []
     for number in range(check_int("n_init", n_init)):
         proposal = sites[number % len(sites)].answer({"ask": "propose", "seed": seed, "start": number})
@@ -525,7 +493,7 @@ def fit_rows_in_turn(
             start.settled = change <= tol
         starts.append(start)
     best = max(starts, key=lambda start: start.objective)
-    return _end(sites, best, None, values, starts)
+    return _end(sites, best, values, starts, None)
 
 
 # By columns
@@ -583,7 +551,7 @@ class ColumnSite:
             case {"ask": "end", "start": start, "order": order}:
                 self.probabilities, self._betas = self._betas[int(start)][:, order], {}
             case _:
-                _refuse_question(message)
+                raise InvalidInputError(_NO_QUESTION.format(message.get("ask")))
         return {}
 
 
@@ -621,7 +589,6 @@ def fit_columns(
     sites: Sequence[Site],
     n_clusters: int,
     *,
-    update_alpha: bool = True,
     n_init: int = 4,
     max_iter: int = 500,
     tol: float = 1e-6,
@@ -635,8 +602,6 @@ def fit_columns(
         `ColumnSite` objects, or stubs that reach them, asked at the same time, each in a thread (64 at most).
     n_clusters : int
         Number of clusters K.
-    update_alpha : bool, default=True
-        Whether alpha is estimated.
     n_init : int, default=4
         Number of starts, each from a partition of one site, one site after the other; that of the highest
         objective is kept. All sites see how a start divides the objects.
@@ -679,7 +644,7 @@ def fit_columns(
     n, M, starts = shapes[0]["n_objects"], int(cuts[-1]), []
     # To the kernel every label of every object is a base cluster of its own, with the probabilities that its
     # site sent: the expected counts of these base clusters are phi, which go back to the sites.
-    method = _bce_of([range(n)] * M, n_clusters, update_alpha)
+    method = _bce_of([range(n)] * M, n_clusters)
     for number in range(check_int("n_init", n_init)):
         start, alpha, gamma = _Start(number, {}), np.full(n_clusters, bce.START_ALPHA), None
         starts.append(start)
@@ -702,11 +667,10 @@ def fit_columns(
             log_prior = SMOOTHING * sum(answer["log_prior"] for answer in answers)
             objective = float(stats["bound"]) + n_labeled * bce.log_normalizer(alpha) + log_prior
             record = {"objective": objective, "sum_alpha": float(alpha.sum())}
-            start.settled = gains_little(start.records[-1] if start.records else None, record, tol)
+            start.settled = passes.gains_little(start.records[-1] if start.records else None, record, tol)
             start.records.append(record)
             smoothing, relaxation = SMOOTHING, bce.relaxation_of(before, objective, relaxation)
-            if update_alpha:
-                alpha = bce.further_alpha(alpha, stats["log_means"], n_labeled, relaxation)
+            alpha = bce.further_alpha(alpha, stats["log_means"], n_labeled, relaxation)
             phi = stats["counts"].reshape(M, n, n_clusters).transpose(1, 0, 2)
     best = max(starts, key=lambda start: start.objective)
     gamma, is_labeled = best.state["gamma"], best.state["is_labeled"]

@@ -421,7 +421,7 @@ def memberships(
     >>> figure = bc.plots.memberships(bc.MCLA(6, random_state=0).fit(ensemble))
     >>> figure.savefig("memberships.png")
     """
-    from bigcons.metrics.experiments import vat_order
+    from bigcons.metrics.clusterings import vat_order
     from bigcons.metrics.memberships import refuse_without_memberships
 
     refuse_ensemble(consensus)
@@ -486,20 +486,17 @@ def coassociation(
     >>> figure.savefig("coassociation.png")
     """
     from bigcons.coassociation import dense
-    from bigcons.metrics.experiments import vat_order
+    from bigcons.contingency import refuse_other_objects
+    from bigcons.metrics.clusterings import vat_order
 
     ensemble = ensemble_of(ensemble)
     rows = sample_rows(ensemble.n_objects, n_objects, random_state)
     sampled = None
     if labels is not None:
-        refuse_other_rows("labels", names_of_rows(labels), "the ensemble", names_of_rows(ensemble))
         column = labels_of(labels)
         column = column if hasattr(column, "shape") else np.asarray(column)
-        if column.shape != (ensemble.n_objects,):
-            raise InvalidInputError(
-                f"labels has shape {column.shape} but the ensemble has {ensemble.n_objects:,} objects; "
-                "pass one label for each object."
-            )
+        others = "the ensemble has", ensemble.n_objects, names_of_rows(ensemble)
+        refuse_other_objects("labels", column.shape[0], names_of_rows(labels), *others)
         sampled = take_rows(column, rows)
     n_agree, n_seen = dense(ensemble.read_rows(rows))
     share = np.full(n_agree.shape, np.nan)  # for pairs that no partition labels
@@ -530,7 +527,7 @@ def _by_cluster(share: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     Both are VAT orders; objects without a label come last.
     """
-    from bigcons.metrics.experiments import vat_order
+    from bigcons.metrics.clusterings import vat_order
 
     clusters = np.unique(labels[labels >= 0])
     member = (labels[:, None] == clusters).astype(float)
@@ -556,8 +553,7 @@ def partitions(ensemble: Any) -> Figure:
     >>> figure = bc.plots.partitions(ensemble)
     >>> figure.savefig("partitions.png")
     """
-    from bigcons.metrics.ensemble import partition_similarity
-    from bigcons.metrics.experiments import vat_order
+    from bigcons.metrics.clusterings import partition_similarity, vat_order
 
     ensemble = ensemble_of(ensemble)
     index, others = partition_similarity(ensemble)

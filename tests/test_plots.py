@@ -15,7 +15,7 @@ from bigcons import HBGF, MCLA, ConsensusTree, choose_n_clusters, consensus_tree
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.metrics import cluster_overlap, reliability, trust
-from bigcons.metrics.experiments import vat_order
+from bigcons.metrics.clusterings import vat_order
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble
 

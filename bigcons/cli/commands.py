@@ -160,7 +160,7 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     --n-features; of object-views --repetition.
     """
     from bigcons import generate as generators
-    from bigcons.generate.pipeline import GeneratorOptions, make_partitions
+    from bigcons.generate.kmeans import GeneratorOptions, make_partitions
 
     function, reading = getattr(generators, SCHEMES[scheme]), taken(options, (*CHOSEN, *READING, "log"))
     common = (*reading, "out", "overwrite", "resume", *options)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.generate.scheme import check_range
-from bigcons.generate.training import fitted_kmeans, measure, quiet_scikit_learn
+from bigcons.generate.training import check_range, fitted_kmeans, measure, quiet_scikit_learn
 from bigcons.io.batches import columns_source
 from bigcons.io.columns import Column, Columns
 from bigcons.io.features import open_features

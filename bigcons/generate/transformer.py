@@ -8,8 +8,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigcons.generate.scheme import ClusterCount, Scheme
-from bigcons.generate.training import choose_pool_rows, choose_sample_rows, make_pool, measure, train_centers
+from bigcons.generate.training import (
+    ClusterCount,
+    Scheme,
+    choose_pool_rows,
+    choose_sample_rows,
+    make_pool,
+    measure,
+    train_centers,
+)
 from bigcons.io.features import FeatureEncoding, Features, encoded_features, open_features
 from bigcons.memory import Block
 from bigcons.run.engine import HasClient, open_engine
@@ -135,12 +142,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
             return encoded_features(X, self._encoding)
         try:
             numbers = validate_data(
-                self,
-                X,
-                dtype=[np.float64, np.float32],
-                ensure_all_finite="allow-nan",
-                reset=reset,
-                **options,
+                self, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=reset, **options
             )
         except (ValueError, TypeError):
             if not reset or not hasattr(X, "columns"):

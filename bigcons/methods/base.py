@@ -38,7 +38,7 @@ from bigcons.io.files import is_parquet, origin
 from bigcons.io.ids import Ids
 from bigcons.memory import Block, parse_size
 from bigcons.methods.placing import Placed, PlacedFeatures, PlaceTask, Recoding, place_task
-from bigcons.metrics.ensemble import average_criterion
+from bigcons.metrics.clusterings import average_criterion
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine
 from bigcons.run.memory_plan import LabelsNeededError, MemoryPlan, PlannedEnsemble

@@ -29,7 +29,7 @@ from bigcons.methods.incidence import (
     votes_of,
 )
 from bigcons.methods.pass_clusterer import given_clusters
-from bigcons.metrics.ensemble import anmi
+from bigcons.metrics.clusterings import anmi
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
 from bigcons.run.passes import Record, as_history, best_start, timed

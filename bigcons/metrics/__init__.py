@@ -1,17 +1,13 @@
 """How good a consensus is: against a known truth, against the ensemble, by features and memberships."""
 
-from bigcons.metrics import clusterings, ensemble, experiments, memberships, profiles
+from bigcons.metrics import clusterings, memberships, profiles
 from bigcons.metrics.clusterings import *  # noqa: F403 - every criterion
-from bigcons.metrics.ensemble import *  # noqa: F403
-from bigcons.metrics.experiments import *  # noqa: F403
 from bigcons.metrics.memberships import *  # noqa: F403
 from bigcons.metrics.profiles import *  # noqa: F403
 from bigcons.trust.confidence import trust
 
 __all__ = ["trust"]
 __all__ += clusterings.__all__
-__all__ += ensemble.__all__
-__all__ += experiments.__all__
 __all__ += memberships.__all__
 __all__ += profiles.__all__
 

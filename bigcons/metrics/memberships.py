@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bigcons.contingency import refuse_other_objects
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import InvalidInputError
 from bigcons.io.features import open_features
@@ -57,11 +58,8 @@ class MembershipRows:
             )
         self.n_objects: int = shape[0]
         self.n_clusters: int = shape[1]
-        if n_objects not in (None, self.n_objects):
-            raise InvalidInputError(
-                f"{name} has {self.n_objects:,} objects but {what} {n_objects:,}; pass one row of "
-                "memberships for each, in their order."
-            )
+        if n_objects is not None:
+            refuse_other_objects(name, self.n_objects, None, what, n_objects)
 
     def blocks(self) -> list[Block]:
         """Return blocks: whole chunks of a store, some megabytes of an array."""

@@ -10,16 +10,7 @@ import pyarrow as pa
 
 from bigcons.errors import InvalidInputError, shown
 from bigcons.io.columns import Selection, choose
-from bigcons.io.features import (
-    CATEGORY,
-    DATE,
-    NUMBER,
-    ColumnCode,
-    as_arrow,
-    kind_of,
-    numbers_of,
-    texts_of,
-)
+from bigcons.io.features import CATEGORY, DATE, NUMBER, ColumnCode, as_arrow, kind_of, numbers_of, texts_of
 from bigcons.io.labels import LabelColumn, names_of_rows, refuse_other_rows
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, parse_size, rows_within

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from bigcons import plots
-from bigcons.contingency import codes_for
+from bigcons.contingency import codes_for, refuse_other_objects
 from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.io.labels import names_of_rows, refuse_other_rows
@@ -114,13 +114,9 @@ class Report:
     ) -> None:
         self._source = source = _Source(consensus)
         opened = None if ensemble is None else as_ensemble(ensemble)
-        if opened is not None and opened.n_objects != source.n_objects:
-            raise InvalidInputError(
-                f"the ensemble has {opened.n_objects:,} objects but the consensus {source.n_objects:,}; "
-                "pass its own.",
-                parameter="ensemble",
-            )
-        refuse_other_rows("the ensemble", names_of_rows(opened), "the consensus", source.names)
+        if opened is not None:
+            others = "the consensus has", source.n_objects, source.names
+            refuse_other_objects("the ensemble", opened.n_objects, names_of_rows(opened), *others)
         n_columns = 0 if source.memberships is None else source.n_clusters
         rows = min(BLOCK_ROWS, source.n_objects)
         rows_within(parse_size(memory), 48 + 12 * n_columns, at_least=rows, what="a block of objects")

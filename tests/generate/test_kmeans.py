@@ -15,8 +15,14 @@ from sklearn.preprocessing import StandardScaler
 
 from bigcons import datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.generate.scheme import Scheme, Subset, split_range
-from bigcons.generate.training import choose_pool_rows, choose_sample_rows, measure
+from bigcons.generate.training import (
+    Scheme,
+    Subset,
+    choose_pool_rows,
+    choose_sample_rows,
+    measure,
+    split_range,
+)
 from bigcons.io.features import Features, open_features
 from bigcons.memory import PROCESS_BYTES
 from bigcons.methods import CSPA, MCLA, MixtureModel

@@ -13,7 +13,7 @@ from bigcons.memory import Block
 from bigcons.methods import CSPA, MCLA, PCC, GreedyANMI, Supra
 from bigcons.methods.greedy import BEST, DISTANCES, _Search, best_partition
 from bigcons.metrics import anmi
-from bigcons.metrics.ensemble import average_criterion
+from bigcons.metrics.clusterings import average_criterion
 from bigcons.run.engine import SerialEngine
 from tests.naive import greedy as naive
 from tests.naive import metrics as naive_metrics
