@@ -1,13 +1,13 @@
 """Labels to the dense codes 0 .. k-1 that are held and stored, in two passes over batches of any size.
 
-A `Builder` sees all batches of a partition; the `Encoding` it builds encodes them in a second pass. Codes
+An `Encoding` learns the labels of a partition from all batches, and encodes them in a second pass. Codes
 follow the order of the values, so they do not depend on the batches. Memory: a batch and the distinct values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from bigcons.errors import (
 )
 from bigcons.io.batches import Source, columns_of
 from bigcons.io.columns import DEFAULT_RULE, MissingRule, number_of
-from bigcons.io.ids import plain_arrow, regrouped
+from bigcons.io.ids import Ids, plain_arrow
 from bigcons.memory import BLOCK_ROWS, format_size, rows_within
 
 TABLE_SIZE = 1 << 16
@@ -31,86 +31,136 @@ TABLE_SIZE = 1 << 16
 MIN_CHUNK_ROWS = 1_024
 
 
-class Numbers(NamedTuple):
-    """A column of whole numbers ``(n_rows,)``, and which of them are labels."""
-
-    values: np.ndarray
-    are_labels: np.ndarray
-
-
 class Encoding:
-    """The dense codes of one partition: ``values[c]`` is the label with code ``c``.
+    """The dense codes of one partition: ``values[c]``, int64 or text, is the label with code ``c``.
 
-    ``values`` are int64, or text as objects. ``n_labeled`` labels of the first pass were not missing. Of
-    text, ``texts`` are all that were found and ``codes`` what each of them means.
+    `add` takes the batches of a first pass, `finish` ends it, and `encode` encodes those of a second one.
+    ``known`` values keep their codes; new ones come after them. With ``is_text`` (a file without types), text
+    labels are numbers if all of them are.
+
+    Attributes: ``name``, ``values``, ``categories`` (the values, or None if each is its own code), and
+    ``n_labeled``, how many labels of the first pass were not missing.
     """
 
     def __init__(
         self,
         name: str,
-        values: np.ndarray,
-        n_labeled: int = 0,
+        known: np.ndarray | None = None,
         rule: MissingRule = DEFAULT_RULE,
-        texts: Sequence[str] | np.ndarray | None = None,
-        codes: np.ndarray | None = None,
+        *,
+        is_text: bool = False,
     ) -> None:
         self.name: str = name
-        self.values: np.ndarray = values
-        self.n_labeled: int = n_labeled
+        self.values: np.ndarray = np.empty(0, np.int64) if known is None else known
+        self.categories: np.ndarray | None = None
+        self.n_labeled: int = 0
+        is_named = self.values.dtype == object
+        if rule.numbers is None and not is_named and self.values.min(initial=0) < 0:
+            rule = rule._replace(numbers=frozenset())
         self.rule: MissingRule = rule
-        self.categories: np.ndarray | None = None if is_dense(values) else values
-        """The values, or None if every value is its own code."""
-        self._texts: Any = None
-        self._order = self._table = np.empty(0, np.int64)
-        if values.dtype == object or texts is not None:
+        self._may_be_numbers = is_text and not is_named
+        self._numbers = np.empty(0, np.int64)
+        self._texts: dict[str, str | None] = {text: text for text in self.values} if is_named else {}
+        """The label that each text is, None where it means missing."""
+        self._words: Any = None
+        self._code_of_word = self._code_of_number = self._order = np.empty(0, np.int64)
+
+    def add(self, raw: Any) -> None:
+        """Learn the labels in a batch of the column; raise InvalidInputError for invalid ones."""
+        column = plain_column(raw, self.name, self.rule)
+        if isinstance(column, tuple):
+            values, n_labeled = distinct(*column)
+            self.n_labeled += n_labeled
+            self._numbers = np.union1d(self._numbers, values)
+            return
+        for entry in column.drop_null().value_counts().to_pylist():
+            text = entry["values"]
+            if text not in self._texts:
+                self._texts[text] = self.rule.label_of(text)
+            if self._texts[text] is not None:
+                self.n_labeled += entry["counts"]
+
+    def n_bytes(self) -> int:
+        """Return approximately how much memory the values take."""
+        return self._numbers.nbytes + 150 * len(self._texts)
+
+    def finish(self) -> Encoding:
+        """Return the encoding of what was added.
+
+        Raises EmptyPartitionError if all labels are missing, and InvalidInputError for text beside numbers.
+        """
+        known, labels = self.values, self._labels_of_texts()
+        are_text = {isinstance(label, str) for label in labels if label is not None}
+        if len(self._numbers) or (len(known) and known.dtype != object):
+            are_text.add(False)
+        if not are_text:
+            raise EmptyPartitionError(self.name)
+        if len(are_text) > 1:
+            raise InvalidInputError(
+                f"partition {self.name!r} mixes text and whole numbers, here or with those before; "
+                "use one kind of label."
+            )
+        new: Any = {label for label in labels if label is not None}
+        if True in are_text:
+            self.values = np.array([*known, *sorted(new.difference(known))], object)
+        else:
+            new = np.union1d(self._numbers, np.array([*new], np.int64))
+            self.values = np.concatenate([known, np.setdiff1d(new, known, assume_unique=True)])
+        is_dense = True not in are_text and np.array_equal(self.values, np.arange(len(self.values)))
+        self.categories = None if is_dense else self.values
+        if self._texts:
             import pyarrow as pa
 
-            self._texts = pa.array(values if texts is None else texts, pa.large_string())
-            self._table = np.append(np.arange(len(values)) if codes is None else codes, MISSING)
-        elif self.categories is not None and values.min() >= 0 and values.max() < TABLE_SIZE:
-            self._table = np.full(int(values.max()) + 2, MISSING, np.int32)  # the last is missing
-            self._table[values] = np.arange(len(values))
-        elif self.categories is not None:
-            self._order = np.argsort(values)
+            codes = {value: code for code, value in enumerate(self.values.tolist())}
+            self._words = pa.array(self._texts, pa.large_string())
+            self._code_of_word = np.array([*(codes.get(label, MISSING) for label in labels), MISSING])
+        elif not is_dense and self.values.min() >= 0 and self.values.max() < TABLE_SIZE:
+            self._code_of_number = np.full(
+                int(self.values.max()) + 2, MISSING, np.int32
+            )  # the last is missing
+            self._code_of_number[self.values] = np.arange(len(self.values))
+        elif not is_dense:
+            self._order = np.argsort(self.values)
+        return self
+
+    def _labels_of_texts(self) -> list[Any]:
+        """Return the label of each text, None where it is missing: numbers if all in a file are numbers."""
+        labels: list[Any] = list(self._texts.values())
+        numbers: list[Any] = [None if label is None else number_of(label) for label in labels]
+        are_numbers = all(
+            label is None or number is not None for label, number in zip(labels, numbers, strict=True)
+        )
+        if not self._may_be_numbers or not are_numbers:
+            return labels
+        _whole(np.array([number for number in numbers if isinstance(number, float)], float), self.name)
+        _signed(np.array([int(number) for number in numbers if number is not None], object), self.name)
+        return [None if number is None else int(number) for number in numbers]
 
     def encode(self, raw: Any) -> np.ndarray:
         """Return the codes ``(n_rows,)`` of a column, -1 for missing and unknown labels."""
         column = plain_column(raw, self.name, self.rule)
-        if isinstance(column, Numbers) and self._texts is None:
-            return self.codes(column)
-        if isinstance(column, Numbers) or self._texts is None:  # without a label
+        if not isinstance(column, tuple) and self._words is not None:
+            import pyarrow.compute as pc
+
+            place = pc.fill_null(pc.index_in(column, value_set=self._words), len(self._words))
+            return self._code_of_word[place.to_numpy(zero_copy_only=False)]
+        if not isinstance(column, tuple) or self.values.dtype == object:  # without a label
             return np.full(len(raw), MISSING, np.int8)
-        import pyarrow.compute as pc
-
-        place = pc.fill_null(pc.index_in(column, value_set=self._texts), len(self._texts))
-        return self._table[place.to_numpy(zero_copy_only=False)]
-
-    def codes(self, column: Numbers) -> np.ndarray:
-        """Return the codes of whole numbers."""
         numbers, are_labels = column
         if self.categories is None:
             return np.where(are_labels & (numbers < len(self.values)), numbers, MISSING)
-        if len(self._table):
-            return self._table[np.where(are_labels & (numbers < len(self._table)), numbers, MISSING)]
+        if table := len(self._code_of_number):
+            return self._code_of_number[np.where(are_labels & (numbers < table), numbers, MISSING)]
         ascending = self.values[self._order]
         place = np.minimum(np.searchsorted(ascending, numbers), len(ascending) - 1)
         return np.where(are_labels & (ascending[place] == numbers), self._order[place], MISSING)
 
 
-def is_dense(values: np.ndarray) -> bool:
-    """Return whether the values equal their codes: 0, 1, 2, ..."""
-    return values.dtype != object and np.array_equal(values, np.arange(len(values)))
-
-
-def distinct(column: Numbers) -> tuple[np.ndarray, int]:
-    """Return the different labels of a column, ascending, int64, and how many labels it has."""
-    numbers, are_labels = column
+def distinct(numbers: np.ndarray, are_labels: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the different labels among whole numbers, ascending, int64, and how many labels there are."""
     filled = np.where(are_labels, numbers, MISSING)
-    if (
-        len(filled)
-        and filled.max() < TABLE_SIZE
-        and (numbers.min() >= 0 or not are_labels[numbers < 0].any())
-    ):
+    is_small = len(filled) and filled.max() < TABLE_SIZE
+    if is_small and (numbers.min() >= 0 or not are_labels[numbers < 0].any()):
         counts = np.bincount(filled.astype(np.int64) + 1)
         return np.flatnonzero(counts[1:]), len(filled) - int(counts[0])
     labels = numbers[are_labels]
@@ -120,126 +170,22 @@ def distinct(column: Numbers) -> tuple[np.ndarray, int]:
 
 def codes_of_array(labels: np.ndarray) -> tuple[np.ndarray, list[Encoding]]:
     """Return the codes ``(n_objects, n_partitions)`` of numbers in memory, and the encodings of columns."""
-    codes, encodings = [], []
-    for u, column in enumerate(np.ascontiguousarray(labels.T)):
-        plain = plain_column(column, f"p{u}")
-        values, n_labeled = distinct(plain)
-        if not n_labeled:
-            raise EmptyPartitionError(f"p{u}")
-        encodings.append(Encoding(f"p{u}", values, n_labeled))
-        codes.append(encodings[-1].codes(plain).astype(label_dtype([len(values)]), copy=False))
-    dtype = label_dtype([len(encoding.values) for encoding in encodings])
-    matrix = np.ascontiguousarray(np.array(codes, dtype).T)
+    codes, encodings = [], [Encoding(f"p{u}") for u in range(labels.shape[1])]
+    for encoding, column in zip(encodings, np.ascontiguousarray(labels.T), strict=True):
+        encoding.add(column)
+        encoding.finish()
+        codes.append(encoding.encode(column).astype(label_dtype([len(encoding.values)]), copy=False))
+    matrix = np.ascontiguousarray(np.array(codes, label_dtype([len(e.values) for e in encodings])).T)
     refuse_other_rows("labels", len(matrix), matrix[:BLOCK_ROWS], encodings)
-    warn_of_votes(len(matrix), encodings)
+    warn_of_labels(len(matrix), encodings)
     return matrix, encodings
-
-
-class Builder:
-    """Collects the label values of one partition.
-
-    ``known`` values keep their codes; new ones come after them, and none of them is missing. With ``is_text``
-    (a file without types), text labels are parsed as numbers if all of them are numbers.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        known: np.ndarray | None = None,
-        *,
-        is_text: bool = False,
-        rule: MissingRule = DEFAULT_RULE,
-    ) -> None:
-        self._name = name
-        self._known = np.empty(0, np.int64) if known is None else known
-        if rule.numbers is None and self._known.dtype != object and np.min(self._known, initial=0) < 0:
-            rule = rule._replace(numbers=frozenset())
-        self._rule = rule
-        self._may_be_numbers = is_text and self._known.dtype != object
-        self._kind: str | None = None
-        self._n_labeled = 0
-        self._numbers = np.empty(0, np.int64)
-        self._texts: dict[str, str | None] = {}
-        """The label that each text is, None where it means missing."""
-
-    def add(self, raw: Any) -> None:
-        """Add the values in a batch of the column; raise InvalidInputError for invalid labels."""
-        column = plain_column(raw, self._name, self._rule)
-        if isinstance(column, Numbers):
-            values, n_labeled = distinct(column)
-            if n_labeled:
-                self._see("numbers")
-                self._n_labeled += n_labeled
-                self._numbers = np.union1d(self._numbers, values)
-            return
-        is_seen = False
-        for entry in column.drop_null().value_counts().to_pylist():
-            text = entry["values"]
-            if text not in self._texts:
-                is_known = self._known.dtype == object and text in self._known
-                self._texts[text] = text if is_known else self._rule.label_of(text)
-            if self._texts[text] is not None:
-                self._n_labeled += entry["counts"]
-                is_seen = True
-        if is_seen:
-            self._see("text")
-
-    def _see(self, kind: str) -> None:
-        """Note that there are labels of a kind; refuse two kinds."""
-        before = self._kind
-        if before is None and len(self._known) and not self._may_be_numbers:
-            before = "text" if self._known.dtype == object else "numbers"
-        if before not in (None, kind):
-            raise InvalidInputError(
-                f"partition {self._name!r} mixes text and whole numbers, here or with those before; "
-                "use one kind of label."
-            )
-        self._kind = kind
-
-    def n_bytes(self) -> int:
-        """Return approximately how much memory the values take."""
-        return self._numbers.nbytes + 150 * len(self._texts)
-
-    def build(self) -> Encoding:
-        """Return the encoding of the values; raises EmptyPartitionError if all labels are missing."""
-        if self._kind is None and not len(self._known):
-            raise EmptyPartitionError(self._name)
-        if self._kind == "numbers" or (self._kind is None and self._known.dtype != object):
-            return Encoding(self._name, _after(self._known, self._numbers), self._n_labeled, self._rule)
-        labels = [label for label in self._texts.values() if label is not None]
-        numbers = self._parsed(labels) if self._may_be_numbers else None
-        if numbers is None:
-            self._kind = None
-            self._may_be_numbers = False
-            self._see("text")
-            values = np.array([*self._known, *sorted(set(labels) - set(self._known))], object)
-            codes: dict[str | None, int] = {value: code for code, value in enumerate(values)}
-        else:
-            values = _after(self._known, np.unique(numbers))
-            places = Encoding(self._name, values, rule=self._rule).encode(numbers)
-            codes = dict(zip(labels, places.tolist(), strict=True))
-        codes[None] = MISSING
-        code_of = np.array([codes[label] for label in self._texts.values()], np.int64)
-        return Encoding(self._name, values, self._n_labeled, self._rule, list(self._texts), code_of)
-
-    def _parsed(self, labels: Sequence[str]) -> np.ndarray | None:
-        """Return labels as whole numbers, None if one is not a number."""
-        numbers = [number for label in labels if (number := number_of(label)) is not None]
-        if len(numbers) < len(labels):
-            return None
-        _whole(np.array([number for number in numbers if isinstance(number, float)], float), self._name)
-        return _signed(np.array([int(number) for number in numbers], object), self._name)
-
-
-def _after(known: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return np.concatenate([known, np.setdiff1d(values, known, assume_unique=True)])
 
 
 # Columns of any type
 
 
 def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
-    """Return a column ``(n_rows,)`` of any type as `Numbers`, or as Arrow text.
+    """Return a column ``(n_rows,)`` as whole numbers and which of them are labels, or as Arrow text.
 
     Raises InvalidInputError, with the partition's ``name``, for labels that are neither.
     """
@@ -247,16 +193,25 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
     if isinstance(raw, np.ma.MaskedArray) and raw.dtype.kind in "biuf":
         absent, raw = np.ma.getmaskarray(raw), raw.data
     elif not isinstance(raw, np.ndarray) or raw.dtype.kind not in "biuf":
-        raw = _arrow_column(raw, name)
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if pa.types.is_large_string(raw.type):
-            return raw
-        if raw.null_count:
-            absent = raw.is_null().to_numpy(zero_copy_only=False)
-            raw = pc.fill_null(raw, pa.scalar(0, raw.type))
-        raw = raw.to_numpy(zero_copy_only=False)
+        column = plain_arrow(raw)
+        kind = column if isinstance(column, str) else column.type
+        if kind == pa.large_string():
+            return column
+        if kind == pa.null() or kind == pa.bool_():
+            column = column.cast(pa.int8())
+        elif isinstance(column, str) or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise InvalidInputError(
+                f"partition {name!r} has labels that are neither all whole numbers nor all text in UTF-8 "
+                f"({kind}); recode them, use a column of labels for each partition, or leave it out with "
+                "drop= (--drop)."
+            )
+        if column.null_count:
+            absent = column.is_null().to_numpy(zero_copy_only=False)
+            column = pc.fill_null(column, pa.scalar(0, column.type))
+        raw = column.to_numpy(zero_copy_only=False)
     if raw.dtype.kind == "f":
         missing = np.isnan(raw)
         absent = missing if absent is None else absent | missing
@@ -266,7 +221,7 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
     elif raw.dtype.kind in "bu":
         raw = raw.astype(np.result_type(raw.dtype, np.int8))
     are_labels = rule.are_labels(raw)
-    return Numbers(raw, are_labels if absent is None else are_labels & ~absent)
+    return raw, are_labels if absent is None else are_labels & ~absent
 
 
 def _whole(raw: np.ndarray, name: str) -> np.ndarray:
@@ -296,23 +251,6 @@ def _signed(raw: np.ndarray, name: str) -> np.ndarray:
     return raw.astype(np.int64)
 
 
-def _arrow_column(raw: Any, name: str) -> Any:
-    """Return a column as an Arrow array of numbers or text; refuse other types."""
-    import pyarrow as pa
-
-    column = plain_arrow(raw)
-    kind = column if isinstance(column, str) else column.type
-    if not isinstance(column, str):
-        if pa.types.is_null(kind) or pa.types.is_boolean(kind):
-            return column.cast(pa.int8())
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_large_string(kind):
-            return column
-    raise InvalidInputError(
-        f"partition {name!r} has labels that are neither all whole numbers nor all text in UTF-8 ({kind}); "
-        "recode them, use a column of labels for each partition, or leave it out with drop= (--drop)."
-    )
-
-
 # Sources of labels
 
 
@@ -329,19 +267,18 @@ def scan_labels(
     Raises InvalidInputError for an empty matrix, invalid labels and partitions without labels, and
     MemoryBudgetError if the distinct labels take more than ``values_budget`` bytes.
     """
-    is_new = known is None
-    builders = [
-        Builder(name, values, is_text=source.is_text, rule=source.rule_of(u))
+    encodings = [
+        Encoding(name, values, source.rule_of(u), is_text=source.is_text)
         for u, (name, values) in enumerate(zip(names, known or [None] * source.n_columns, strict=True))
     ]
     n_objects = 0
     for block in source.batches(rows):
         columns = columns_of(block)
-        for builder, column in zip(builders, columns, strict=True):
-            builder.add(column)
+        for encoding, column in zip(encodings, columns, strict=True):
+            encoding.add(column)
         n_objects += len(columns[0]) if columns else 0
         del block, columns  # before the source makes the next ones
-        needed = sum(builder.n_bytes() for builder in builders)
+        needed = sum(encoding.n_bytes() for encoding in encodings)
         if values_budget is not None and needed > values_budget:
             raise MemoryBudgetError(
                 f"memory is too small for the distinct labels, which take {format_size(needed)} "
@@ -354,57 +291,39 @@ def scan_labels(
             f"{source.where} is empty, shape ({n_objects}, {source.n_columns}); "
             "give at least one object and one partition."
         )
-    encodings = [builder.build() for builder in builders]
-    if is_new and source.is_given:
-        _refuse_mixed(source, encodings)
-        warn_of_votes(n_objects, encodings)
+    for encoding in encodings:
+        encoding.finish()
     return n_objects, encodings
 
 
-def _refuse_mixed(source: Source, encodings: Sequence[Encoding]) -> None:
-    """Refuse columns of text beside columns of numbers, which may name the objects."""
-    texts = [encoding.name for encoding in encodings if encoding.values.dtype == object]
-    if source.may_be_other and source.ids is None and 0 < len(texts) < len(encodings):
-        raise InvalidInputError(
-            f"{source.where} has text in {shown(texts)} beside columns of numbers; pass id={texts[0]!r} "
-            f"(--id {texts[0]}) if that names the objects, a table with a row for each label to "
-            "Ensemble.from_long (bigcons import --long), or name the partitions in columns= (--columns)."
-        )
-
-
-def warn_of_votes(n_objects: int, encodings: Sequence[Encoding]) -> None:
-    """Warn if partitions with missing labels have one number besides: negative ones may be votes."""
-    gaps = [e for e in encodings if e.n_labeled < n_objects and e.rule == DEFAULT_RULE]
-    votes = [e for e in gaps if e.values.dtype != object]
-    if votes and all(len(encoding.values) == 1 for encoding in gaps):
-        warn_user(
-            f"partition {votes[0].name!r} has {votes[0].values[0]} as its only label, and "
-            f"{n_objects - votes[0].n_labeled:,} of the objects have none; pass missing=[] (--missing '') if "
-            "negative numbers are labels.",
-            SuspiciousLabelsWarning,
-        )
-
-
 def encode_labels(
-    source: Source, encodings: Sequence[Encoding], dtype: np.dtype, rows: int = BLOCK_ROWS
+    source: Source,
+    encodings: Sequence[Encoding],
+    dtype: np.dtype,
+    rows: int = BLOCK_ROWS,
+    *,
+    are_new: bool = False,
 ) -> Iterator[np.ndarray]:
     """Read ``source`` again and yield its rows as codes ``(n_rows, n_partitions)`` of ``dtype``.
+
+    Warns of suspicious labels of partitions that ``are_new``.
 
     Raises InvalidInputError for a first batch whose rows are no objects, and at the end if the labels differ
     from the first pass.
     """
     n_labeled = np.zeros(len(encodings), np.int64)
-    is_first = source.may_be_other
+    is_first = True
     for block in source.batches(rows):
         columns = columns_of(block)
         codes = np.empty((len(encodings), len(columns[0])), dtype)
         for u, encoding in enumerate(encodings):
             codes[u] = encoding.encode(columns[u])
         del block, columns  # before the source makes the next ones
-        if is_first:
-            may_be_long = source.ids is None or source.ids.facts.is_index  # which may number rows
-            refuse_other_rows(source.where, source.n_rows, codes.T, encodings, may_be_long=may_be_long)
-            is_first = False
+        if is_first and source.may_be_other:
+            refuse_other_rows(source.where, source.n_rows, codes.T, encodings, source.ids)
+        if is_first and source.is_given and are_new:
+            warn_of_labels(source.n_rows or 0, encodings)
+        is_first = False
         n_labeled += np.count_nonzero(codes != MISSING, axis=1)
         yield np.ascontiguousarray(codes.T)
     changed = np.flatnonzero(n_labeled != [encoding.n_labeled for encoding in encodings])
@@ -420,19 +339,26 @@ def refuse_other_rows(
     n_objects: int | None,
     codes: np.ndarray,
     encodings: Sequence[Encoding],
-    *,
-    may_be_long: bool = True,
+    ids: Ids | None = None,
 ) -> None:
     """Raise InvalidInputError if the codes ``(n_rows, n_partitions)`` of the first rows are of no objects.
 
-    Of three or more columns of two labels, each object has the second one in exactly one: these are the
-    clusters of one partition. A square matrix that is symmetric tells which objects belong together. In a
-    long table of three columns, no two rows are of the same object and partition, but each of both has many
-    rows. Few rows may be like that by chance.
+    Text beside columns of numbers may name the objects. Of three or more columns of two labels, each object
+    has the second one in exactly one: these are the clusters of one partition. A square matrix that is
+    symmetric tells which objects belong together. In a long table of three columns, no two rows are of the
+    same object and partition, but each of both has many rows. Few rows may be like that by chance.
     """
     n_rows, n_columns = codes.shape
+    texts = [encoding.name for encoding in encodings if encoding.values.dtype == object]
+    if ids is None and 0 < len(texts) < n_columns:
+        raise InvalidInputError(
+            f"{where} has text in {shown(texts)} beside columns of numbers; pass id={texts[0]!r} "
+            f"(--id {texts[0]}) if that names the objects, a table with a row for each label to "
+            "Ensemble.from_long (bigcons import --long), or name the partitions in columns= (--columns)."
+        )
     what = ""
     are_halves = n_rows >= 20 and n_columns > 2 and codes.min() == 0 and (codes.max(axis=0) == 1).all()
+    may_be_long = ids is None or ids.facts.is_index  # which may number rows
     if are_halves and (codes.sum(axis=1) == 1).all():
         what = "a column for each cluster: then pass Ensemble.from_memberships([x]) (--memberships)"
     elif n_rows >= 20 and codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
@@ -456,21 +382,23 @@ def refuse_other_rows(
         )
 
 
-def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
-    """Return the numbers of clusters and of labeled objects of each partition, and the categories."""
-    n_clusters = np.array([len(encoding.values) for encoding in encodings], np.int64)
-    n_labeled = np.array([encoding.n_labeled for encoding in encodings], np.int64)
-    return n_clusters, n_labeled, [encoding.categories for encoding in encodings]
+def warn_of_labels(n_objects: int, encodings: Sequence[Encoding]) -> None:
+    """Warn of columns that may be votes or ids.
 
-
-def warn_of_ids(n_objects: int, names: Sequence[str], n_clusters: np.ndarray) -> None:
-    """Warn of columns that look like ids: of 200 objects or more, each has another label there.
-
-    One message names all such columns. They are not, if all columns are so.
+    Negative numbers may be votes if partitions with missing labels have one number besides. Ids differ in
+    each of 200 objects or more; they are none if all columns are so.
     """
-    all_differ = (n_clusters == n_objects) & (n_objects >= 200)
-    if any(all_differ) and not all(all_differ):
-        ids = [name for name, differs in zip(names, all_differ, strict=True) if differs]
+    gaps = [e for e in encodings if e.n_labeled < n_objects and e.rule == DEFAULT_RULE]
+    votes = [e for e in gaps if e.values.dtype != object]
+    if votes and all(len(encoding.values) == 1 for encoding in gaps):
+        warn_user(
+            f"partition {votes[0].name!r} has {votes[0].values[0]} as its only label, and "
+            f"{n_objects - votes[0].n_labeled:,} of the objects have none; pass missing=[] (--missing '') if "
+            "negative numbers are labels.",
+            SuspiciousLabelsWarning,
+        )
+    ids = [encoding.name for encoding in encodings if len(encoding.values) == n_objects >= 200]
+    if 0 < len(ids) < len(encodings):
         warn_user(
             f"every object has a different label in {shown(ids)}; pass id={ids[0]!r} (--id {ids[0]}) if that "
             "names the objects, and leave out with drop= (--drop) what is no partition.",
@@ -478,12 +406,31 @@ def warn_of_ids(n_objects: int, names: Sequence[str], n_clusters: np.ndarray) ->
         )
 
 
+def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
+    """Return the numbers of clusters and of labeled objects of each partition, and the categories."""
+    n_clusters = np.array([len(encoding.values) for encoding in encodings], np.int64)
+    n_labeled = np.array([encoding.n_labeled for encoding in encodings], np.int64)
+    return n_clusters, n_labeled, [encoding.categories for encoding in encodings]
+
+
 # Names and sizes
 
 
 def rechunk(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
     """Regroup consecutive blocks into blocks of exactly ``rows`` rows (the last may be smaller)."""
-    return regrouped(blocks, rows, np.concatenate)
+    waiting: list[np.ndarray] = []
+    n_waiting = 0
+    for block in blocks:
+        while n_waiting + len(block) >= rows:
+            head = block[: rows - n_waiting]
+            yield np.concatenate([*waiting, head]) if waiting else head
+            block = block[len(head) :]
+            waiting, n_waiting = [], 0
+        if len(block):
+            waiting.append(block)
+            n_waiting += len(block)
+    if waiting:
+        yield np.concatenate(waiting)
 
 
 def label_dtype(n_clusters: Iterable[int]) -> np.dtype:

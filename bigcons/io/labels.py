@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-from bigcons.io.factorize import Builder, Encoding
+from bigcons.io.factorize import Encoding
 from bigcons.memory import BLOCK_ROWS, row_blocks
 
 
@@ -43,21 +43,31 @@ def names_of_rows(x: Any) -> Any:
     return None
 
 
-def are_other_rows(of_a: Any, of_b: Any) -> bool:
+def are_other_rows(names: Any, others: Any) -> bool:
     """Return whether `names_of_rows` are known to be others or in another order.
 
     0, 1, ... in order name nothing, unless the others are these in another order.
     """
-    if of_a is None or of_b is None or of_a is of_b:
+    if names is None or others is None or names is others:
         return False
-    if all(hasattr(names, "facts") for names in (of_a, of_b)) and of_a.facts.digest == of_b.facts.digest:
+    both = []
+    for given in (names, others):
+        if hasattr(given, "hold"):
+            given = given.hold().values.to_numpy(zero_copy_only=False)
+        array = given.to_numpy() if hasattr(given, "nlevels") else np.asarray(given)
+        both.append(array if array.dtype.kind in "iu" else array.astype(object))
+    one, two = both
+    if np.array_equal(one, two):
         return False
-    if isinstance(of_a, range) and isinstance(of_b, range):
-        return False
-    one, other = _as_array(of_a), _as_array(of_b)
-    return not np.array_equal(one, other) and not any(
-        _are_numbers(names) and not _are_shuffled(others) for names, others in ((one, other), (other, one))
-    )
+    for array, other in ((one, two), (two, one)):
+        order = np.arange(other.size)
+        are_numbers = other.dtype != object or all(isinstance(name, (int, np.integer)) for name in other)
+        are_shuffled = (
+            are_numbers and not np.array_equal(other, order) and np.array_equal(np.sort(other), order)
+        )
+        if np.array_equal(array, np.arange(array.size)) and not are_shuffled:
+            return False
+    return True
 
 
 def refuse_other_rows(a: str, of_a: Any, b: str, of_b: Any) -> None:
@@ -74,25 +84,6 @@ def refuse_other_rows(a: str, of_a: Any, b: str, of_b: Any) -> None:
     raise InvalidInputError(
         f"{a} and {b} are of rows of other names, or in another order; pass them in one order{remedy}."
     )
-
-
-def _as_array(names: Any) -> np.ndarray:
-    if hasattr(names, "hold"):
-        names = names.hold().values.to_numpy(zero_copy_only=False)
-    found: np.ndarray = names.to_numpy() if hasattr(names, "nlevels") else np.asarray(names)
-    return found if found.dtype.kind in "iu" else found.astype(object)
-
-
-def _are_numbers(names: np.ndarray) -> bool:
-    """Return whether names are 0, 1, ... in order."""
-    return np.array_equal(names, np.arange(names.size))
-
-
-def _are_shuffled(names: np.ndarray) -> bool:
-    """Return whether names are 0, 1, ... in another order."""
-    if names.dtype == object and not all(isinstance(name, (int, np.integer)) for name in names):
-        return False
-    return not _are_numbers(names) and _are_numbers(np.sort(names))
 
 
 def labels_of(found: Any) -> Any:
@@ -144,7 +135,7 @@ class LabelColumn:
 
     @cached_property
     def _encoding(self) -> Encoding:
-        builder = Builder(self.name)
+        encoding = Encoding(self.name)
         for block in row_blocks(self.n_objects, BLOCK_ROWS):
-            builder.add(self._labels[block.start : block.stop])
-        return builder.build()
+            encoding.add(self._labels[block.start : block.stop])
+        return encoding.finish()

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bigcons.disk.files import check_file
 from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line
 from bigcons.io.batches import (
@@ -21,6 +23,7 @@ from bigcons.io.batches import (
     dask_source,
     ensemble_source,
     frame_source,
+    index_frame,
     is_sparse,
     rows_source,
 )
@@ -81,6 +84,23 @@ def open_source(
     if has_usual and choice.id is None and source.ids is None:
         choice = replace(choice, id=usual_id)
     return choose(source, choice, check, with_ids=with_ids)
+
+
+def as_table(x: Any) -> Any:
+    """Return a vector ``(n_objects,)`` of any kind as a table of one column, and anything else unchanged."""
+    if hasattr(x, "nlevels"):  # an index of pandas
+        return index_frame(x, "ids")
+    if _is_column(x) and hasattr(x, "to_frame"):  # of pandas or polars
+        return x.to_frame()
+    if _is_column(x):
+        import pyarrow as pa
+
+        return pa.table({"label": x})
+    if isinstance(x, (list, tuple)) and all(
+        isinstance(value, str) or not hasattr(value, "__len__") for value in x
+    ):
+        return np.array(x, object).reshape(-1, 1)
+    return np.asanyarray(x).reshape(-1, 1) if len(getattr(x, "shape", ())) == 1 else x
 
 
 def _refuse_options(

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,14 +33,7 @@ from bigcons.io.factorize import (
     rows_per_read,
     scan_labels,
 )
-from bigcons.io.ids import (
-    Ids,
-    are_positions,
-    refuse_other_ids,
-    refuse_other_type,
-    refuse_repeated_ids,
-    rows_of_ids,
-)
+from bigcons.io.ids import Ids, are_positions, refuse_other_type, refuse_repeated_ids, rows_of_ids
 from bigcons.io.labels import refuse_other_rows
 from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
 from bigcons.progress import Progress, progress
@@ -54,8 +47,7 @@ from bigcons.store.ensemble_store import (
 )
 from bigcons.store.generator import Generator
 from bigcons.store.parquet import refuse_wide
-from bigcons.store.soft_sources import SoftSources
-from bigcons.store.store import AppendedIds
+from bigcons.store.reshaping import SoftSources
 from bigcons.validation import check_int
 
 # Stores
@@ -122,31 +114,15 @@ def content_of(
     New values come after the ``known`` ones. Partitions of memberships that label no object are refused
     unless they ``may_be_empty``. Blocks fit in a ``budget`` of bytes; one too small for chunks is refused.
     """
-    read = _read(source, names, known=known, may_be_empty=may_be_empty, budget=budget)
-    header = Header(
-        *(read.n_objects, read.names, read.n_clusters, read.n_labeled, read.n_objects, provenance),
-        *(isinstance(source, SoftSources), source.ids, generator),
-    )
+    content = _read(source, names, known=known, may_be_empty=may_be_empty, budget=budget)
+    header = content.header._replace(provenance=provenance, generator=generator)
     if chunk_rows is None:
         chunk_rows = _chunk_rows(header)
         if budget is not None:
             id_bytes = 0 if header.ids is None else math.ceil(header.ids.row_bytes)
             row_bytes = header.dtype.itemsize * header.n_columns + id_bytes
             check_chunk_rows(chunk_rows, row_bytes, budget)
-    header = header._replace(chunk_rows=check_int("chunk_rows", chunk_rows))
-    return Content(header, read.categories, read.blocks)
-
-
-class _Read(NamedTuple):
-    """What a first pass over a table of labels, or over tables of memberships, found."""
-
-    n_objects: int
-    names: list[str]
-    n_clusters: np.ndarray
-    n_labeled: np.ndarray
-    categories: Categories
-    blocks: Iterable[np.ndarray]
-    """Reads all once more."""
+    return content._replace(header=header._replace(chunk_rows=check_int("chunk_rows", chunk_rows)))
 
 
 def _read(
@@ -157,26 +133,31 @@ def _read(
     known: Sequence[np.ndarray] | None = None,
     may_be_empty: bool = False,
     budget: int | None = None,
-) -> _Read:
+) -> Content:
     """Read a source once, in blocks within a ``budget``; its names differ from those ``beside`` it."""
+    blocks: Iterable[np.ndarray]
+    categories: Categories
     if isinstance(source, SoftSources):
         rows = 4096
         if budget is not None:
             rows = rows_within(budget // 4, source.row_bytes, what="one row of memberships")
         rows = min(rows, BLOCK_ROWS)
-        check_distinct(source.names, beside)
+        names, n_objects, n_clusters = source.names, source.n_objects, source.n_clusters
+        check_distinct(names, beside)
         n_labeled = source.count_labeled(rows=rows, may_be_empty=may_be_empty)
-        found = (source.n_objects, source.names, source.n_clusters, n_labeled)
-        return _Read(*found, [None] * len(source.names), source.blocks(rows))
-    rows = BLOCK_ROWS if budget is None else rows_per_read(source, budget)
-    chosen = source.names if names is None else names
-    names = partition_names(chosen, source.n_columns, first=len(beside))
-    check_distinct(names, beside)
-    most = None if budget is None else budget // 4
-    n_objects, encodings = scan_labels(source, names, known=known, rows=rows, values_budget=most)
-    n_clusters, n_labeled, categories = counts_of(encodings)
-    blocks = encode_labels(source, encodings, label_dtype(n_clusters), rows)
-    return _Read(n_objects, names, n_clusters, n_labeled, categories, blocks)
+        categories, blocks = [None] * len(names), source.blocks(rows)
+    else:
+        rows = BLOCK_ROWS if budget is None else rows_per_read(source, budget)
+        chosen = source.names if names is None else names
+        names = partition_names(chosen, source.n_columns, first=len(beside))
+        check_distinct(names, beside)
+        most = None if budget is None else budget // 4
+        n_objects, encodings = scan_labels(source, names, known=known, rows=rows, values_budget=most)
+        n_clusters, n_labeled, categories = counts_of(encodings)
+        blocks = encode_labels(source, encodings, label_dtype(n_clusters), rows, are_new=known is None)
+    is_soft = isinstance(source, SoftSources)
+    header = Header(n_objects, names, n_clusters, n_labeled, n_objects, {}, is_soft, source.ids)
+    return Content(header, categories, blocks)
 
 
 def _chunk_rows(header: Header) -> int:
@@ -213,56 +194,52 @@ def with_objects(source: Source | SoftSources, header: Header, categories: Categ
         np.arange(k) if values is None else values
         for k, values in zip(header.n_clusters, categories, strict=True)
     ]
-    read = _read(source, header.names, known=known, may_be_empty=True)
+    more, new_categories, blocks = _read(source, header.names, known=known, may_be_empty=True)
     grown = header._replace(
-        n_objects=header.n_objects + read.n_objects,
-        n_clusters=read.n_clusters,
-        n_labeled=header.n_labeled + read.n_labeled,
-        provenance=_appended(header, objects=read.n_objects),
+        n_objects=header.n_objects + more.n_objects,
+        n_clusters=more.n_clusters,
+        n_labeled=header.n_labeled + more.n_labeled,
+        provenance=_appended(header, objects=more.n_objects),
         ids=_ids_of_more(header, source.ids, source.where),
     )
-    return Content(grown, read.categories, read.blocks)
+    return Content(grown, new_categories, blocks)
 
 
 def with_partitions(
     source: Source | SoftSources, names: Sequence[str] | None, header: Header, categories: Categories
 ) -> Content:
     """Return the header and categories of an ensemble with more partitions, and the columns of these."""
+    if names is None and source.names is not None and _generic(source.names) and isinstance(source, Source):
+        names = [f"p{len(header.names) + u}" for u in range(source.n_columns)]
     rows = None
-    if isinstance(source, SoftSources):
-        if header.ids is not None and source.ids is not None:
-            refuse_other_ids(header.ids.blocks(), source.ids.blocks(), source.ids.facts.name, source.where)
-    else:
-        if names is None and source.names is not None and _generic(source.names):
-            names = [f"p{len(header.names) + u}" for u in range(source.n_columns)]
-        if header.ids is not None and source.ids is not None:
-            rows = rows_of_ids(header.ids, source.ids, source.where)
-        if header.ids is None:
-            refuse_other_rows("labels", source.ids, "the ensemble", range(header.n_objects))
-    read = _read(source, names, beside=header.names)
-    if rows is None and read.n_objects != header.n_objects:
+    if header.ids is not None and source.ids is not None:
+        rows = rows_of_ids(header.ids, source.ids, source.where)
+    elif header.ids is None:
+        refuse_other_rows("labels", source.ids, "the ensemble", range(header.n_objects))
+    more, new_categories, blocks = _read(source, names, beside=header.names)
+    if rows is None and more.n_objects != header.n_objects:
         by_id = "" if header.ids is None else ", or id= with the column of their ids"
         raise InvalidInputError(
-            f"{source.where} has {read.n_objects:,} objects but the ensemble has {header.n_objects:,}; "
+            f"{source.where} has {more.n_objects:,} objects but the ensemble has {header.n_objects:,}; "
             f"give one row for each, -1 where a label is missing, NaN where memberships are{by_id}."
         )
     grown = header._replace(
-        names=[*header.names, *read.names],
-        n_clusters=np.append(header.n_clusters, read.n_clusters),
-        n_labeled=np.append(header.n_labeled, read.n_labeled),
-        provenance=_appended(header, partitions=len(read.names)),
+        names=[*header.names, *more.names],
+        n_clusters=np.append(header.n_clusters, more.n_clusters),
+        n_labeled=np.append(header.n_labeled, more.n_labeled),
+        provenance=_appended(header, partitions=len(more.names)),
         ids=header.ids or source.ids,
     )
-    blocks = read.blocks if rows is None else _joined_by_ids(read.blocks, rows)
-    return Content(grown, [*categories, *read.categories], blocks)
+    return Content(grown, [*categories, *new_categories], blocks if rows is None else _joined(blocks, rows))
 
 
-def _joined_by_ids(blocks: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield labels in the order of the objects, of which ``rows`` are those in the blocks, -1 of none."""
-    found = np.concatenate([*blocks])
-    labels = np.concatenate([found, np.full((1, found.shape[1]), MISSING, found.dtype)])
+def _joined(blocks: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield labels or memberships in the order of the objects: ``rows`` of the blocks, -1 of none."""
+    given = np.concatenate([*blocks])
+    missing = MISSING if given.dtype.kind == "i" else 0
+    given = np.concatenate([given, np.full((1, given.shape[1]), missing, given.dtype)])
     for block in row_blocks(len(rows), BLOCK_ROWS):
-        yield labels[rows[block.start : block.stop]]
+        yield given[rows[block.start : block.stop]]
 
 
 def append_in_memory(
@@ -304,6 +281,8 @@ def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partit
 
 def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
     """Return the ids of the objects and of those that are appended; refuse known and missing ones."""
+    import pyarrow as pa
+
     known = header.ids
     if known is None and (ids is None or (ids.facts.is_index and are_positions(ids, header.n_objects))):
         return None  # numbered on, as the rest of a data frame is
@@ -316,9 +295,9 @@ def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
             column=name,
         )
     refuse_other_type(known, ids, where)
-    both = AppendedIds(known, ids)
-    refuse_repeated_ids(both.blocks, both.n_objects, known.facts.name, f"the ensemble with {where}")
-    return both
+    values = pa.concat_arrays([known.hold().values, ids.values])
+    refuse_repeated_ids(values, known.facts.name, f"the ensemble with {where}")
+    return known.others(values)
 
 
 def _in_order_of(header: Header, table: Source) -> Source:

@@ -35,11 +35,11 @@ from bigcons.errors import (
 )
 from bigcons.io.batches import Source, hardened_source
 from bigcons.io.columns import INDEX, Column, Columns, Selection, select
-from bigcons.io.factorize import check_chunk_rows, warn_of_ids
+from bigcons.io.factorize import check_chunk_rows
 from bigcons.io.files import describe, is_parquet, provenance_of_files
 from bigcons.io.ids import Ids
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
-from bigcons.io.sources import open_source
+from bigcons.io.sources import as_table, open_source
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import progress
 from bigcons.store import building
@@ -54,8 +54,7 @@ from bigcons.store.ensemble_store import (
 from bigcons.store.export import import_pandas
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.parquet import refuse_wide
-from bigcons.store.reshaping import read_long, read_runs
-from bigcons.store.soft_sources import SoftSources, listed
+from bigcons.store.reshaping import SoftSources, listed, read_long, read_runs
 from bigcons.store.store import Objects, dask_rows, id_array, ids_at, ids_of, reopened
 from bigcons.validation import check_choice, check_int, check_rows
 
@@ -151,10 +150,10 @@ class Ensemble(Objects):
         how = {"missing": missing, "header": header}
         is_whole = (id, columns, drop, missing, header) == (None,) * 5
         if type(x) is np.ndarray and x.ndim == 2 and x.size and x.dtype.kind in "biuf" and is_whole:
-            return _with_warnings(Ensemble(*building.of_array(x, names, provenance)))
+            return Ensemble(*building.of_array(x, names, provenance))
         chosen = select(x, id=id, columns=columns, drop=drop, **how)
         provenance |= as_read(how)
-        return _with_warnings(ensemble_of(_table_of(chosen), provenance=provenance, names=names))
+        return ensemble_of(_table_of(chosen), provenance=provenance, names=names)
 
     @classmethod
     def from_runs(
@@ -209,7 +208,7 @@ class Ensemble(Objects):
             if out is not None and _prepared(out, overwrite, provenance):
                 return Ensemble.open(out)
             read = read_runs(runs, names, stack, ids=ids, on_disk=out is not None, **how)
-            return _with_warnings(_reshaped(read, provenance, out, overwrite, parse_size(memory)))
+            return _reshaped(read, provenance, out, overwrite, parse_size(memory))
 
     @classmethod
     def from_long(
@@ -266,7 +265,7 @@ class Ensemble(Objects):
                 f"{format_size(size)}, more than there is memory; pass out= to store them.",
                 needed=size,
             )
-        return _with_warnings(_reshaped(read, provenance, out, overwrite, budget))
+        return _reshaped(read, provenance, out, overwrite, budget)
 
     @classmethod
     def from_memberships(
@@ -593,7 +592,7 @@ class Ensemble(Objects):
         """Append partitions of the same objects; return ``self``.
 
         With the ids of the objects in the column ``id``, by default that of the same name, rows are joined by
-        them (up to a gigabyte of ids, and not of soft clusterings): in any order, and objects without a row
+        them: in any order, and objects without a row
         are missing. InvalidIdsError is raised for an id that is no object; an ensemble without ids takes them
         from there. Without ids, rows are in the order of the objects. ``missing`` and ``header`` say how the
         table is read, see `bigcons.select`. ``labels`` is
@@ -605,7 +604,7 @@ class Ensemble(Objects):
             source = SoftSources(*listed(labels, names, first=self.n_partitions, id=id))
         else:
             how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
-            table = select(_as_matrix(labels), id=id, **how)
+            table = select(as_table(labels), id=id, **how)
             source = _table_of(table, are_objects=True, usual_id=self.id_name)
             if source.ids is None and drop is None:
                 refuse_other_rows("labels", names_of_rows(labels), "the ensemble", names_of_rows(self))
@@ -760,10 +759,9 @@ def import_labels(
     if _prepared(out, overwrite, provenance):
         return Ensemble.open(out)
     table = _table_of(select(source, id=id, columns=columns, drop=drop, **how))
-    ensemble = ensemble_of(
+    return ensemble_of(
         table, out, provenance=provenance, overwrite=overwrite, memory=memory, chunk_rows=chunk_rows
     )
-    return _with_warnings(ensemble)
 
 
 def _prepared(out: StorePath, overwrite: bool, provenance: dict[str, Any]) -> bool:
@@ -831,11 +829,6 @@ def import_memberships(
     )
 
 
-def _with_warnings(ensemble: Ensemble) -> Ensemble:
-    warn_of_ids(ensemble.n_objects, ensemble.names, ensemble.n_clusters)
-    return ensemble
-
-
 def ensemble_of(
     source: Source | SoftSources,
     out: StorePath | None = None,
@@ -883,15 +876,3 @@ def _with_open_store(x: Any) -> Any:
         return replace(x, source=_with_open_store(x.source))
     is_ensemble = isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and is_store(x))
     return as_ensemble(x) if is_ensemble else x
-
-
-def _as_matrix(labels: Any) -> Any:
-    """Return labels ``(n_objects,)`` as a table of one column, and anything else unchanged."""
-    if hasattr(labels, "to_frame") and hasattr(labels, "index"):  # a column of pandas, with its index
-        return labels.to_frame()
-    if len(getattr(labels, "shape", (0, 0))) == 1:
-        return np.asanyarray(labels).reshape(-1, 1)
-    is_list = isinstance(labels, (list, tuple)) and len(labels) > 0
-    if is_list and (isinstance(labels[0], str) or not hasattr(labels[0], "__len__")):
-        return np.array(labels, dtype=object).reshape(-1, 1)
-    return labels

@@ -37,7 +37,6 @@ from bigcons.errors import (
 from bigcons.io.files import describe, is_parquet, provenance_of_files, reading
 from bigcons.io.sources import open_source
 from bigcons.memory import Block, parse_size, row_blocks
-from bigcons.store.pair_lists import read_pairs
 from bigcons.store.pair_rows import (
     CHUNK_ENTRIES,
     KIND,
@@ -50,6 +49,7 @@ from bigcons.store.pair_rows import (
     symmetric_rows,
     write_pairs,
 )
+from bigcons.store.reshaping import read_pairs
 from bigcons.store.store import Column, Objects, Store, consistent, reopened
 from bigcons.validation import check_int, check_rows
 

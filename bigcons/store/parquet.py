@@ -20,7 +20,6 @@ from bigcons.disk.files import Place, StorePath, corrupt, decoding
 from bigcons.disk.places import DiskPlace
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidInputError
-from bigcons.io.columns import rule_of_values
 from bigcons.io.factorize import Encoding
 from bigcons.io.files import footer_of
 from bigcons.io.ids import TEXT, canonical
@@ -118,7 +117,7 @@ class ParquetFiles:
         if not self._encodings:
             for name, k, values in zip(header.names, header.n_clusters, self._categories(), strict=True):
                 known = np.arange(k) if values is None else values
-                self._encodings.append(Encoding(name, known, rule=rule_of_values(known)))
+                self._encodings.append(Encoding(name, known).finish())
         if pa.types.is_dictionary(column.type):  # each of its values is looked up once
             codes = np.append(self._encodings[u].encode(column.dictionary), MISSING)
             codes = codes[_whole_numbers(column.indices)]
@@ -140,7 +139,7 @@ class ParquetFiles:
                     column = file.read_row_group(0, columns=[facts.name], use_threads=False).column(
                         facts.name
                     )
-                ids = canonical(column, facts.name, path, first=first, dtype=facts.dtype)
+                ids = canonical(column, facts.name, path, first)
             parts.append(ids.slice(max(start - first, 0), min(stop - first, chunk) - max(start - first, 0)))
         kind = pa.large_string() if facts.dtype == TEXT else pa.type_for_alias(facts.dtype)
         return pa.concat_arrays(parts) if parts else pa.array([], kind)

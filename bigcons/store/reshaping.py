@@ -1,46 +1,59 @@
-"""Ensembles from what is no matrix with a row for each object: runs, and long tables of votes."""
+"""What is no matrix of labels with a row for each object: runs, long tables, memberships and pairs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bigcons.disk.commit import is_store
 from bigcons.disk.places import temporary_folder
-from bigcons.disk.schema import MISSING
-from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.io.batches import Source, columns_of
+from bigcons.disk.schema import MISSING, PAIR_COLUMNS
+from bigcons.errors import (
+    EmptyPartitionError,
+    InvalidIdsError,
+    InvalidInputError,
+    InvalidPairsError,
+    MemoryBudgetError,
+)
+from bigcons.io.batches import Rows, Source, columns_of
 from bigcons.io.columns import Column, select, source_of
 from bigcons.io.factorize import (
-    Builder,
+    Encoding,
     check_distinct,
     counts_of,
     default_chunk_rows,
     encode_labels,
     label_dtype,
     partition_names,
+    rechunk,
     scan_labels,
+    warn_of_labels,
 )
 from bigcons.io.ids import (
-    TEXT,
-    HeldIds,
-    IdFacts,
     Ids,
     are_positions,
     canonical,
+    joined_ids,
     plain_arrow,
     refuse_other_type,
     rows_of_ids,
-    type_in_text,
 )
-from bigcons.io.sources import open_source
+from bigcons.io.labels import observed
+from bigcons.io.sources import as_table, open_source
 from bigcons.memory import BLOCK_ROWS, enough_for, format_size, row_blocks
-from bigcons.store.ensemble_store import Content, Header
+from bigcons.progress import progress
+from bigcons.store.consensus import Consensus
+from bigcons.store.ensemble_store import SUM_TOLERANCE, Content, Header
+from bigcons.store.pair_rows import MAX_OBJECTS, MAX_SEEN, OBJECT_BYTES, PAIR_BYTES, Edges
 from bigcons.store.store import ids_of
+from bigcons.validation import check_int
 
 # Runs
 
@@ -84,6 +97,7 @@ def read_runs(
             codes = np.load(folder / f"{len(columns)}.npy", mmap_mode="r")
         columns.append(codes)
         encodings.append(encoding)
+    warn_of_labels(len(codes), encodings)
     if objects is not None and ids is None and are_positions(objects):
         objects = None
     n_clusters, n_labeled, categories = counts_of(encodings)
@@ -97,7 +111,7 @@ def read_runs(
 
 
 def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
-    """Return the runs as a list, and their names: given, keys of a mapping, their own, or p0, p1, ..."""
+    """Return the runs as a list, and their names: given, of a mapping, files or columns, or p0, ..."""
     if isinstance(runs, Mapping):
         names, runs = list(map(str, runs)) if names is None else names, list(runs.values())
     is_one = isinstance(runs, (str, os.PathLike, set, frozenset)) or hasattr(runs, "columns")
@@ -113,69 +127,50 @@ def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], lis
             f"runs has {len(entries)} labels, a single run; pass [runs], of a mapping [pandas.Series(runs)]."
         )
     if names is None:
-        own = [_own_name(run) for run in entries]
-        names = own if "" not in own and len(set(own)) == len(own) else None
+        stems = []
+        for run in map(source_of, entries):
+            is_path = isinstance(run, (str, os.PathLike))
+            name = Path(run).name.partition(".")[0] if is_path else getattr(run, "name", None)
+            stems.append(str(name) if name is not None and (is_path or hasattr(run, "to_frame")) else "")
+        names = stems if "" not in stems and len(set(stems)) == len(stems) else None
     return entries, partition_names(names, len(entries), "runs")
-
-
-def _own_name(run: Any) -> str:
-    """Return the name of a file, or of a column of pandas or polars; "" without one."""
-    run = source_of(run)
-    if isinstance(run, (str, os.PathLike)):
-        return Path(run).name.partition(".")[0]
-    name = getattr(run, "name", None)
-    return "" if name is None or not hasattr(run, "to_frame") else str(name)
 
 
 def _source_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Source:
     """Return the labels of a run as a source of one column, with the ids of its objects if it has them."""
     run = getattr(run, "labels_", run)  # of scikit-learn
-    is_vector = isinstance(run, (list, tuple)) or getattr(run, "ndim", 2) == 1
-    options = {"missing": how.get("missing")} if is_vector or hasattr(run, "null_count") else dict(how)
-    if hasattr(run, "to_frame") and not hasattr(run, "columns"):  # a column of pandas or polars
-        run = run.to_frame()
-    elif hasattr(run, "null_count") and not hasattr(run, "columns"):
-        import pyarrow as pa
-
-        run = pa.table({"label": run})
-    elif is_vector:
-        values = np.empty(len(run), object)
-        values[:] = run
-        run = (values if isinstance(run, (list, tuple)) else np.asanyarray(run)).reshape(-1, 1)
-        if any(hasattr(value, "__len__") and not isinstance(value, str) for value in values):
-            raise InvalidInputError(
-                f"run {name!r} is a list of lists or sets; pass a vector with the label of each object, such "
-                "as clustering.membership, or pandas.Series with the objects as its index."
-            )
-    source = open_source(select(run, **options), "labels", are_objects=True)
+    table = as_table(run)
+    is_vector = table is not run and not hasattr(run, "to_frame")
+    options = {"missing": how.get("missing")} if is_vector else dict(how)
+    source = open_source(select(table, **options), "labels", are_objects=True)
     if source.n_columns != 1:
         columns = f": {', '.join(source.names[:4])}" if source.names else ""
         raise InvalidInputError(
             f"run {name!r}, {source.where}, has {source.n_columns} columns{columns}; name the one with its "
-            "labels by columns= (--columns) and that of the ids by id= (--id)."
+            "labels by columns= (--columns) and that of the ids by id= (--id), or pass a vector with the "
+            "label of each object, such as clustering.membership."
         )
     return source
 
 
 def _objects_of(sources: Sequence[Source], names: Sequence[str]) -> Ids | None:
     """Return the ids of all objects, each once, in the order of the runs; None without ids."""
-    import pyarrow as pa
-
-    given = [source.ids for source in sources if source.ids is not None]
+    ids = [source.ids for source in sources]
+    given = [one for one in ids if one is not None]
     if not given:
         return None
-    if len(given) < len(sources):
-        name = next(name for source, name in zip(sources, names, strict=True) if source.ids is None)
+    if None in ids:
         raise InvalidInputError(
-            f"run {name!r} has labels without ids, beside runs with the ids of their objects; give all of "
+            f"run {names[ids.index(None)]!r} has labels without ids, beside runs with ids; give all of "
             "them ids, or pass ids= with those of all objects in the order of the labels."
         )
-    for ids, name in zip(given, names, strict=True):
-        refuse_other_type(given[0], ids, f"run {name!r}")
-    if all(ids.facts.digest == given[0].facts.digest for ids in given):
+    for one, name in zip(given, names, strict=True):
+        refuse_other_type(given[0], one, f"run {name!r}")
+    if all(one.facts.digest == given[0].facts.digest for one in given):
         return given[0]
-    values = pa.concat_arrays([block for ids in given for block in ids.blocks()]).unique()
-    return HeldIds.of(values, given[0].facts)
+    import pyarrow as pa
+
+    return given[0].others(pa.concat_arrays([one.hold().values for one in given]).unique())
 
 
 # Long tables
@@ -195,41 +190,54 @@ def read_long(
 
     Raises MemoryBudgetError for more rows than fit in ``budget`` bytes.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     chosen = select(table, columns=[object, partition, label], missing=missing, header=header)
     source = open_source(chosen, "labels", are_objects=True, with_ids=False)
-    names = source.names or ["0", "1", "2"]
-    kinds = [type_in_text(source.selected([c]), names[c]) for c in range(2)]
-    held: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+    names, where = source.names or ["0", "1", "2"], source.where
+    parts: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     n_rows = 0
-    for rows in source.batches(BLOCK_ROWS):
-        *named, votes = columns_of(rows)
+    for batch in source.batches(BLOCK_ROWS):
+        *named, votes = columns_of(batch)
         for c, column in enumerate(named):
-            held[c].append(canonical(column, names[c], source.where, first=n_rows, dtype=kinds[c]))
-            kinds[c] = TEXT if held[c][-1].type == "large_string" else str(held[c][-1].type)
-        held[2].append(votes if isinstance(votes, np.ndarray) else plain_arrow(votes))
+            parts[c].append(canonical(column, names[c], where, n_rows))
+        parts[2].append(votes if isinstance(votes, np.ndarray) else plain_arrow(votes))
         n_rows += len(votes)
         needed = 100 * (source.n_rows or n_rows)  # of a vote while it is read and sorted, with a margin
         if needed > budget:
             raise MemoryBudgetError(
-                f"{source.where} has {source.n_rows or n_rows:,} rows or more, which take "
+                f"{where} has {source.n_rows or n_rows:,} rows or more, which take "
                 f"{format_size(needed)} while they are sorted, over {format_size(budget)}; raise memory to "
                 f"{enough_for(needed)}.",
                 needed=needed,
                 budget=budget,
             )
-    if not n_rows:
-        raise InvalidInputError(f"{source.where} has no rows; give at least one label.")
-    (objects, object_of), (partitions, partition_of) = map(_distinct, held[:2])
+    keys = [joined_ids(parts[c], names[c], where, is_text=source.is_text) for c in range(2)]
+    objects, partitions = (one.take(pc.array_sort_indices(one)) for one in (key.unique() for key in keys))
+    of_object, of_partition = (
+        pc.index_in(key, value_set=values).to_numpy()
+        for key, values in zip(keys, (objects, partitions), strict=True)
+    )
     titles = [str(value) for value in partitions.to_pylist()]
     check_distinct(titles)
-    encodings, label_of = _encoded(source, held[2], partition_of, titles)
-    order = np.lexsort((label_of, partition_of, object_of))
-    order = order[label_of[order] != MISSING]
-    of_object, of_partition, of_label = object_of[order], partition_of[order], label_of[order]
+    is_array = isinstance(parts[2][0], np.ndarray)
+    votes = np.concatenate(parts[2]) if is_array else pa.concat_arrays(parts[2])
+    encodings, of_label = [], np.empty(len(votes), np.int32)
+    ends = np.cumsum(np.bincount(of_partition, minlength=len(titles)))
+    for name, rows in zip(titles, np.split(np.argsort(of_partition, kind="stable"), ends[:-1]), strict=True):
+        given = votes[rows] if is_array else votes.take(pa.array(rows))
+        encoding = Encoding(name, None, source.rule_of(2), is_text=source.is_text)
+        encoding.add(given)
+        encodings.append(encoding.finish())
+        of_label[rows] = encoding.encode(given)
+    order = np.lexsort((of_label, of_partition, of_object))
+    order = order[of_label[order] != MISSING]
+    of_object, of_partition, of_label = of_object[order], of_partition[order], of_label[order]
     is_same = np.append(False, (of_object[1:] == of_object[:-1]) & (of_partition[1:] == of_partition[:-1]))
     if (at := np.flatnonzero(is_same & (of_label != np.roll(of_label, 1)))).size:
-        u, values = int(of_partition[at[0]]), encodings[int(of_partition[at[0]])].values.tolist()
-        one, other = (values[code] for code in of_label[at[0] - 1 : at[0] + 1].tolist())
+        u = int(of_partition[at[0]])
+        one, other = encodings[u].values[of_label[at[0] - 1 : at[0] + 1]].tolist()
         raise InvalidInputError(
             f"{names[0]} {objects[int(of_object[at[0]])].as_py()!r} has the labels {one!r} and "
             f"{other!r} of {names[1]} {titles[u]!r}; keep one of them."
@@ -238,8 +246,7 @@ def read_long(
     n_clusters, _, categories = counts_of(encodings)
     n_labeled = np.bincount(of_partition, minlength=len(titles))
     chunk_rows = default_chunk_rows(len(objects), len(titles))
-    kind = "string" if kinds[0] == TEXT else str(kinds[0])
-    ids = HeldIds.of(objects, IdFacts(names[0], kind, False, str(kinds[0]), 0, ""))
+    ids = Ids(objects, names[0], str(objects.type).removeprefix("large_"))
     head = Header(len(objects), titles, n_clusters, n_labeled, chunk_rows, {}, ids=ids)
 
     def blocks() -> Iterator[np.ndarray]:
@@ -252,32 +259,235 @@ def read_long(
     return Content(head, categories, blocks())
 
 
-def _distinct(parts: Sequence[Any]) -> tuple[Any, np.ndarray]:
-    """Return the different values of a column of ids, ascending, and which of them each row has."""
+# Memberships
+
+
+class SoftSources:
+    """The memberships ``(n_objects, k_u)`` of M partitions, read side by side.
+
+    Each source is a table as for `Ensemble.from_labels` but with one column for each cluster, or the path of
+    a Consensus with memberships, or such a Consensus.
+    """
+
+    where: str = "memberships"
+
+    def __init__(self, sources: Any, names: Sequence[str]) -> None:
+        self.names: list[str] = list(names)
+        opened = [_opened(source, name) for source, name in zip(sources, names, strict=True)]
+        self.n_objects: int = opened[0][0]
+        self.ids: Ids | None = None
+        for name, (n_objects, _, ids, _) in zip(names, opened, strict=True):
+            where = f"memberships of {name!r}"
+            if n_objects != self.n_objects:
+                raise InvalidInputError(
+                    f"{where} have {n_objects:,} objects but those of {names[0]!r} have {self.n_objects:,}; "
+                    "give one row per object, in the same order, NaN where it is missing."
+                )
+            if self.ids is not None and ids is not None and rows_of_ids(self.ids, ids, where) is not None:
+                raise InvalidIdsError(
+                    f"{where} have {ids.facts.name} in another order than those before; give all tables in "
+                    "one order.",
+                    column=ids.facts.name,
+                )
+            self.ids = self.ids or ids
+        self.n_clusters: np.ndarray = np.array([n_clusters for _, n_clusters, *_ in opened], np.int64)
+        self._readers = [read for *_, read in opened]
+        self.offsets: np.ndarray = np.concatenate([[0], np.cumsum(self.n_clusters)])
+
+    @property
+    def row_bytes(self) -> int:
+        """Approximate bytes to read one object."""
+        return 32 * int(self.n_clusters.sum())
+
+    def blocks(self, rows: int = 4096) -> Iterator[np.ndarray]:
+        """Yield the memberships ``(rows, n_base_clusters)`` float32: rows of a partition sum to 1, or are 0.
+
+        Raises InvalidInputError, with object and partition, for rows that are not on the simplex.
+        """
+        readers = [read(rows) for read in self._readers]
+        for block in row_blocks(self.n_objects, rows):
+            memberships = np.empty((block.n_rows, int(self.offsets[-1])), np.float32)
+            for name, (first, last), reader in zip(self.names, pairwise(self.offsets), readers, strict=True):
+                values = next(reader).astype(np.float64)
+                missing = np.isnan(values).all(axis=1) | ~values.any(axis=1)
+                values[missing] = 0.0
+                sums = values.sum(axis=1)
+                bad = ~missing & ~((np.abs(sums - 1.0) <= SUM_TOLERANCE) & (values >= 0).all(axis=1))
+                if bad.any():
+                    i = int(np.argmax(bad))
+                    raise InvalidInputError(
+                        f"memberships of object {block.start + i} in {name!r} have sum {sums[i]:g} and "
+                        f"minimum {values[i].min():g}; give probabilities, or all NaN where it is missing."
+                    )
+                memberships[:, first:last] = values / np.where(missing, 1.0, sums)[:, None]
+            yield memberships
+
+    def count_labeled(self, *, rows: int = 4096, may_be_empty: bool = False) -> np.ndarray:
+        """Read everything once and return how many objects each partition labels, ``(M,)`` int64.
+
+        Raises EmptyPartitionError for a partition that labels none, unless it ``may_be_empty``.
+        """
+        n_labeled = np.zeros(len(self.names), np.int64)
+        for block in self.blocks(rows):
+            n_labeled += np.count_nonzero(observed(block, self.offsets), axis=0)
+        if not may_be_empty and not n_labeled.all():
+            raise EmptyPartitionError(self.names[int(np.argmin(n_labeled))])
+        return n_labeled
+
+
+def listed(
+    sources: Any, names: Sequence[str] | None, first: int = 0, id: Column | None = None
+) -> tuple[list[Any], list[str]]:
+    """Return membership tables as a list, with the names of their partitions.
+
+    Names are by default ``p0, p1, ...``, numbered from ``first``; ``id`` is the column of the ids in tables.
+    """
+    is_one = isinstance(sources, (str, os.PathLike, Consensus)) or getattr(sources, "ndim", 3) != 3
+    if is_one or not isinstance(sources, (Sequence, np.ndarray)) or len(sources) == 0:
+        raise InvalidInputError(
+            f"memberships has type {type(sources).__name__}; pass a list of tables (n_objects, n_clusters), "
+            "one for each partition."
+        )
+    sources = [source if _is_consensus(source) else select(source, id=id) for source in sources]
+    return sources, partition_names(names, len(sources), "tables", first)
+
+
+def _is_consensus(source: Any) -> bool:
+    return isinstance(source, Consensus) or (isinstance(source, (str, os.PathLike)) and is_store(source))
+
+
+def _opened(source: Any, name: str) -> tuple[int, int, Ids | None, Callable[[int], Iterator[np.ndarray]]]:
+    """Return objects, clusters and ids of a table of memberships, and what reads it by so many rows."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    column = pa.concat_arrays(parts)
-    values = column.unique()
-    values = values.take(pc.array_sort_indices(values))
-    return values, pc.index_in(column, value_set=values).to_numpy()
+    if _is_consensus(source):
+        consensus = source if isinstance(source, Consensus) else Consensus.open(source)
+        consensus.read_memberships(0, 0)  # raises if there are only labels
+
+        def read(rows: int) -> Iterator[np.ndarray]:
+            """Yield memberships, 0 where the object is missing."""
+            for block in consensus.blocks(rows):
+                missing = consensus.read_labels(block.start, block.stop) < 0
+                memberships = consensus.read_memberships(block.start, block.stop)
+                yield np.where(missing[:, None], np.float32(0), memberships)
+
+        return consensus.n_objects, consensus.n_clusters, consensus.id_column, read
+    table = open_source(np.asarray(source) if isinstance(source, (list, tuple)) else source, "memberships")
+    kinds = table.column_types() or [table.dtype]
+    if not all(re.match(r"u?int|float|double|halffloat|bool|null|decimal", str(kind)) for kind in kinds):
+        raise InvalidInputError(f"memberships of {name!r} have a column that has no numbers; pass numbers.")
+    if table.n_rows is None:
+        for _ in table.batches(BLOCK_ROWS, columns=[0]):
+            pass
+
+    def numbers(batch: Rows) -> np.ndarray:
+        """Return a batch as floats, NaN where they are missing."""
+        if isinstance(batch, list):
+            columns = [plain_arrow(column).cast(pa.float64()) for column in batch]
+            return np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
+        return np.ma.filled(batch.astype(np.float64), np.nan)
+
+    reader = lambda rows: rechunk(map(numbers, table.batches(rows)), rows)  # noqa: E731
+    return table.n_rows or 0, table.n_columns, table.ids, reader
 
 
-def _encoded(
-    source: Source, parts: Sequence[Any], partition_of: np.ndarray, names: Sequence[str]
-) -> tuple[list[Any], np.ndarray]:
-    """Return the encoding of each partition, by the labels that it gives, and the codes of all rows."""
-    import pyarrow as pa
+# Pairs
 
-    is_array = isinstance(parts[0], np.ndarray)
-    raw = np.concatenate(parts) if is_array else pa.concat_arrays(parts)
-    encodings, codes = [], np.empty(len(raw), np.int32)
-    order = np.argsort(partition_of, kind="stable")
-    ends = np.cumsum(np.bincount(partition_of, minlength=len(names)))
-    for name, rows in zip(names, np.split(order, ends[:-1]), strict=True):
-        part = raw[rows] if is_array else raw.take(pa.array(rows))
-        builder = Builder(name, is_text=source.is_text, rule=source.rule_of(2))
-        builder.add(part)
-        encodings.append(builder.build())
-        codes[rows] = encodings[-1].encode(part)
-    return encodings, codes
+
+def read_pairs(
+    table: Source, *, n_objects: int | None = None, columns: Sequence[str] | None = None, budget: int
+) -> tuple[Edges, int]:
+    """Return the pairs of a table with ``n_seen > 0``, ascending by i, then j, and the number of objects.
+
+    The table has a row for each pair, in any order. The columns are integers, by default
+    `bigcons.disk.schema.PAIR_COLUMNS`, or have the names ``columns`` in this order. The number of objects, if
+    None, is one more than the largest of a pair. Raises InvalidPairsError, with the file and row, for the
+    first that breaks a rule, and MemoryBudgetError for more pairs than fit in ``budget`` bytes.
+    """
+    names = list(PAIR_COLUMNS if columns is None else columns)
+    if len(names) != len(PAIR_COLUMNS):
+        raise InvalidInputError(
+            f"columns={names}; give four names, of the columns {', '.join(PAIR_COLUMNS)}.",
+            parameter="columns",
+        )
+    if n_objects is not None:
+        check_int("n_objects", n_objects, at_least=0, at_most=MAX_OBJECTS)
+    if any((table.names or []).count(name) != 1 for name in names):
+        stated = f"the columns {', '.join(table.names)}" if table.names else "no column names"
+        raise InvalidPairsError(
+            f"{table.where} has {stated}; it needs the integer columns {', '.join(names)}.", path=table.where
+        )
+    parts = [Edges(*(np.empty(0, dtype) for dtype in (np.int32, np.int32, np.uint16, np.uint16)))]
+    n_rows, last = 0, -1
+    with progress("check pairs", table.n_rows or 0, "pairs") as listener:
+        for batch in table.batches(BLOCK_ROWS, columns=[(table.names or []).index(name) for name in names]):
+            part = _checked_pairs(batch, names, n_rows, n_objects, table.where)
+            last = max(last, int(part.j.max(initial=-1)))
+            n_rows += len(part.i)
+            listener.advance(len(part.i))
+            seen = part.n_seen > 0
+            parts.append(Edges(*(column[seen] for column in part)))
+            needed = PAIR_BYTES * max(n_rows, table.n_rows or 0) + OBJECT_BYTES * (n_objects or 0)
+            if needed > budget:
+                raise MemoryBudgetError(
+                    f"the pairs in {table.where} take {format_size(needed)} or more while they are sorted, "
+                    f"over {format_size(budget)}; store them by import_pairs (bigcons import --pairs) with "
+                    f"memory of {enough_for(needed)} or more.",
+                    needed=needed,
+                    budget=budget,
+                )
+    if n_objects is None and (n_rows == 0 or last >= max(1 << 24, 100 * n_rows)):
+        # more objects than this, and than this many for each pair, are numbers that are no rows
+        raise InvalidPairsError(
+            f"{table.where} has {n_rows:,} pairs and a largest object {last:,}; number the objects from 0 "
+            f"without gaps, or give n_objects={last + 1} if there are that many.",
+            path=table.where,
+        )
+    edges = Edges(*map(np.concatenate, zip(*parts, strict=True)))
+    del parts
+    number = edges.i.astype(np.int64) << 32 | edges.j
+    if (number[1:] <= number[:-1]).any():
+        order = np.argsort(number)
+        number, edges = number[order], Edges(*(column[order] for column in edges))
+        if (repeated := np.flatnonzero(number[1:] == number[:-1])).size:
+            at = repeated[0]
+            raise InvalidPairsError(
+                f"{table.where} lists the pair {names[0]}={edges.i[at]}, {names[1]}={edges.j[at]} twice; "
+                "keep one of them.",
+                path=table.where,
+            )
+    return edges, last + 1 if n_objects is None else n_objects
+
+
+def _checked_pairs(
+    batch: Sequence[Any], names: Sequence[str], first: int, n_objects: int | None, where: str
+) -> Edges:
+    """Return a batch as int32 objects and uint16 counts; ``first`` is its first row, for messages."""
+    columns = [plain_arrow(column) for column in batch]
+    for name, column in zip(names, columns, strict=True):
+        if isinstance(column, str) or "int" not in str(column.type):
+            kind = column if isinstance(column, str) else column.type
+            raise InvalidPairsError(
+                f"column {name!r} of {where} has type {kind}; it needs integers.", path=where, row=first
+            )
+        if (row := column.is_null().index(True).as_py()) >= 0:
+            raise InvalidPairsError(
+                f"row {first + row} of {where} has no {name} (null), but every pair needs one; correct or "
+                "remove it.",
+                path=where,
+                row=first + row,
+            )
+    i, j, n_agree, n_seen = values = [np.asarray(column) for column in columns]
+    most = MAX_OBJECTS if n_objects is None else n_objects
+    bad = (i < 0) | (i >= j) | (j >= most) | (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
+    if bad.any():
+        at = int(np.argmax(bad))
+        got = ", ".join(f"{name}={column[at]}" for name, column in zip(names, values, strict=True))
+        raise InvalidPairsError(
+            f"row {first + at} of {where} has {got}, but 0 <= {names[0]} < {names[1]} < {most} and "
+            f"0 <= {names[2]} <= {names[3]} <= {MAX_SEEN} must hold; correct or remove it.",
+            path=where,
+            row=first + at,
+        )
+    kinds = (np.int32, np.int32, np.uint16, np.uint16)
+    return Edges(*(column.astype(kind, copy=False) for column, kind in zip(values, kinds, strict=True)))

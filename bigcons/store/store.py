@@ -8,7 +8,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,10 +25,9 @@ from bigcons.disk.commit import Head, head_of, read_head
 from bigcons.disk.files import MOST_BYTES, Place, corrupt, decoding, unpack
 from bigcons.disk.schema import arrays_of, check_body, id_arrays
 from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreError, StoreNotFoundError
-from bigcons.io.batches import columns_source, index_frame
 from bigcons.io.columns import INDEX
-from bigcons.io.ids import NUMBERS, TEXT, Digest, HeldIds, IdFacts, Ids, parts_of, regrouped, scan_ids
-from bigcons.io.sources import open_source
+from bigcons.io.ids import NUMBERS, TEXT, IdFacts, Ids, parts_of, scan_ids
+from bigcons.io.sources import as_table, open_source
 from bigcons.memory import BLOCK_ROWS, Block, row_blocks
 from bigcons.store.export import facts_table
 from bigcons.validation import check_int
@@ -264,19 +262,8 @@ def ids_of(source: Any) -> Ids | None:
     if hasattr(source, "id_column"):
         return source.id_column
     name = getattr(source, "name", None)
-    if hasattr(source, "nlevels"):  # an index of pandas
-        table = open_source(index_frame(source, "ids"), "ids")
-    elif hasattr(source, "to_frame"):  # a column of pandas or polars
-        table = open_source(source.to_frame(), "ids")
-    elif hasattr(source, "null_count"):
-        import pyarrow as pa
-
-        table = open_source(pa.table({"id": source}), "ids")
-    else:
-        values = np.asarray(source)
-        table = columns_source([values], len(values))
-        table.where = "ids"
-    return scan_ids(table, str(name) if name else "id", is_index=hasattr(source, "nlevels")).hold()
+    table = open_source(as_table(source), "ids", with_ids=False)
+    return scan_ids(table, str(name) if name else "id", is_index=hasattr(source, "nlevels"))
 
 
 def id_array(ids: Ids) -> np.ndarray:
@@ -300,7 +287,7 @@ def data_frame(table: Any, ids: Ids | None) -> Any:
     return found.set_index(name).rename_axis(None if name == INDEX else name)
 
 
-def ids_at(ids: Ids, rows: np.ndarray) -> HeldIds:
+def ids_at(ids: Ids, rows: np.ndarray) -> Ids:
     """Return the ids of some objects in memory; reads all."""
     import pyarrow as pa
 
@@ -310,7 +297,7 @@ def ids_at(ids: Ids, rows: np.ndarray) -> HeldIds:
         low, high = np.searchsorted(rows, (start, start + len(block)), sorter=order)
         parts.append(block.take(pa.array(rows[order[low:high]] - start)))
         start += len(block)
-    return HeldIds.of(pa.concat_arrays(parts).take(pa.array(np.argsort(order))), ids.facts)
+    return ids.others(pa.concat_arrays(parts).take(pa.array(np.argsort(order))))
 
 
 def write_ids(folder: Place, ids: Ids, n_objects: int, chunk_rows: int) -> tuple[dict[str, Any], list[str]]:
@@ -342,38 +329,23 @@ class StoredIds(Ids):
         self._store = store
         self.read: Callable[[int, int], Any] = read
         self.n_objects: int = store.body["n_objects"]
-        self.chunk_rows: int = store.body["chunk_rows"]
         self.facts: IdFacts = IdFacts(**store.body["ids"])
         check_int("n_bytes", self.facts.n_bytes)
         if self.facts.dtype not in (TEXT, *NUMBERS) or not isinstance(self.facts.name, str):
             raise ValueError(f"ids {self.facts.name!r} of type {self.facts.dtype!r}")
 
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Any]:
-        """Yield the ids chunk by chunk, regrouped."""
-        chunks = (self.read(b.start, b.stop) for b in row_blocks(self.n_objects, self.chunk_rows))
-        yield from regrouped(chunks, rows)
+        """Read the ids in order, exactly ``rows`` at a time but the last."""
+        for block in row_blocks(self.n_objects, rows):
+            yield self.read(block.start, block.stop)
+
+    def hold(self) -> Ids:
+        """Read all ids."""
+        import pyarrow as pa
+
+        return self.others(pa.concat_arrays([*self.blocks()]))
 
     def verify(self) -> None:
         """Read all ids and compare them with the head."""
-        digest = Digest()
-        for block in self.blocks():
-            digest.add(block)
-        if digest.value != self.facts.digest:
+        if self.hold().facts.digest != self.facts.digest:
             raise self._store.broken("has ids that differ from their digest")
-
-
-class AppendedIds(Ids):
-    """The ids of a store or table, followed by those of another."""
-
-    def __init__(self, first: Ids, second: Ids) -> None:
-        digest = Digest()
-        self.n_objects: int = first.n_objects + second.n_objects
-        self._both = (first, second)
-        for block in self.blocks():
-            digest.add(block)
-        n_bytes = first.facts.n_bytes + second.facts.n_bytes
-        self.facts: IdFacts = first.facts._replace(n_bytes=n_bytes, digest=digest.value)
-
-    def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Any]:
-        """Yield the first and then the second ones."""
-        yield from regrouped(chain.from_iterable(ids.blocks() for ids in self._both), rows)

@@ -19,7 +19,7 @@ import bigcons as bc
 from bigcons import generate
 from bigcons.disk.commit import read_head
 from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreExistsError
-from bigcons.io.ids import HeldIds
+from bigcons.io.ids import Ids
 from bigcons.store.ensemble import import_labels
 from tests.support.stores import change_head
 
@@ -97,8 +97,12 @@ def test_memberships__keep_ids_that_agree(tmp_path):
     ensemble = bc.Ensemble.from_memberships(frames, id="who")
     assert ensemble.save(tmp_path / "e.zarr").ids.tolist() == NAMES[:40]
     assert ensemble.harden(tmp_path / "hard.zarr").ids.tolist() == NAMES[:40]
-    with pytest.raises(InvalidIdsError, match="row 0"):
+    with pytest.raises(InvalidIdsError, match="who in another order"):
         bc.Ensemble.from_memberships([frames[0], frames[1][::-1]], id="who")
+    soft = ensemble.read(0, 40)
+    ensemble.append_partitions([frames[1][:4:-1]], id="who")  # by key
+    assert np.array_equal(ensemble.read(0, 40)[5:, 6:], soft[5:, :3])
+    assert not ensemble.read(0, 5)[:, 6:].any()
 
 
 def test_solve__brings_ids_to_the_export(stored, tmp_path):
@@ -199,7 +203,7 @@ def test_store__refuses_a_head_that_misstates_ids(stored, wrong):
 
 def test_store__keeps_one_id_for_each_object(tmp_path):
     ids = bc.Ensemble.from_labels(table(), id="who").id_column
-    assert isinstance(ids, HeldIds)
+    assert isinstance(ids, Ids)
     with pytest.raises(InvalidIdsError, match="150 ids 'who' but 3 objects"):
         bc.Consensus.write(tmp_path / "c.zarr", np.zeros(3, int), None, ids=ids)
     assert list(tmp_path.glob("c.zarr")) == []
