@@ -34,7 +34,8 @@ MIN_CHUNK_ROWS = 1_024
 class Encoding:
     """The dense codes of one partition: ``values[c]``, int64 or text, is the label with code ``c``.
 
-    `add` takes the batches of a first pass, `finish` ends it, and `encode` encodes those of a second one.
+    `add` takes the batches of a first pass, `finish` ends it, and `encode` encodes those of a second one; a
+    batch is a column of any type, or what `plain_column` returned for it.
     ``known`` values keep their codes; new ones come after them. With ``is_text`` (a file without types), text
     labels are numbers if all of them are.
 
@@ -67,11 +68,11 @@ class Encoding:
 
     def add(self, raw: Any) -> None:
         """Learn the labels in a batch of the column; raise InvalidInputError for invalid ones."""
-        column = plain_column(raw, self.name, self.rule)
+        column = raw if isinstance(raw, tuple) else plain_column(raw, self.name, self.rule)
         if isinstance(column, tuple):
             values, n_labeled = distinct(*column)
             self.n_labeled += n_labeled
-            self._numbers = np.union1d(self._numbers, values)
+            self._numbers = np.union1d(self._numbers, values) if len(self._numbers) else values
             return
         for entry in column.drop_null().value_counts().to_pylist():
             text = entry["values"]
@@ -89,7 +90,7 @@ class Encoding:
 
         Raises EmptyPartitionError if all labels are missing, and InvalidInputError for text beside numbers.
         """
-        known, labels = self.values, self._labels_of_texts()
+        known, labels = self.values, self._labels_of_texts() if self._texts else []
         are_text = {isinstance(label, str) for label in labels if label is not None}
         if len(self._numbers) or (len(known) and known.dtype != object):
             are_text.add(False)
@@ -104,8 +105,9 @@ class Encoding:
         if True in are_text:
             self.values = np.array([*known, *sorted(new.difference(known))], object)
         else:
-            new = np.union1d(self._numbers, np.array([*new], np.int64))
-            self.values = np.concatenate([known, np.setdiff1d(new, known, assume_unique=True)])
+            numbers = np.union1d(self._numbers, [*new]).astype(np.int64) if new else self._numbers
+            more = np.setdiff1d(numbers, known, assume_unique=True) if len(known) else numbers
+            self.values = np.append(known, more)
         is_dense = True not in are_text and np.array_equal(self.values, np.arange(len(self.values)))
         self.categories = None if is_dense else self.values
         if self._texts:
@@ -138,7 +140,7 @@ class Encoding:
 
     def encode(self, raw: Any) -> np.ndarray:
         """Return the codes ``(n_rows,)`` of a column, -1 for missing and unknown labels."""
-        column = plain_column(raw, self.name, self.rule)
+        column = raw if isinstance(raw, tuple) else plain_column(raw, self.name, self.rule)
         if not isinstance(column, tuple) and self._words is not None:
             import pyarrow.compute as pc
 
@@ -172,9 +174,10 @@ def codes_of_array(labels: np.ndarray) -> tuple[np.ndarray, list[Encoding]]:
     """Return the codes ``(n_objects, n_partitions)`` of numbers in memory, and the encodings of columns."""
     codes, encodings = [], [Encoding(f"p{u}") for u in range(labels.shape[1])]
     for encoding, column in zip(encodings, np.ascontiguousarray(labels.T), strict=True):
-        encoding.add(column)
-        encoding.finish()
-        codes.append(encoding.encode(column).astype(label_dtype([len(encoding.values)]), copy=False))
+        numbers = plain_column(column, encoding.name)
+        encoding.add(numbers)
+        smallest = label_dtype([len(encoding.finish().values)])
+        codes.append(encoding.encode(numbers).astype(smallest, copy=False))
     matrix = np.ascontiguousarray(np.array(codes, label_dtype([len(e.values) for e in encodings])).T)
     refuse_other_rows("labels", len(matrix), matrix[:BLOCK_ROWS], encodings)
     warn_of_labels(len(matrix), encodings)

@@ -47,13 +47,13 @@ class IdFacts(NamedTuple):
 class Ids:
     """The ids of ``n_objects`` rows, an Arrow array of int64, uint64 or large_string."""
 
-    def __init__(self, values: Any, name: str, type: str, is_index: bool = False) -> None:
+    def __init__(self, values: Any, name: str, came_as: str, is_index: bool = False) -> None:
         ends, text = parts_of(values)
         digest = f"{zlib.crc32(ends.data):08x}{zlib.crc32(text.data):08x}"
         n_bytes = len(text) or 8 * len(values)
         self.values: Any = values
         self.n_objects: int = len(values)
-        self.facts: IdFacts = IdFacts(name, type, is_index, _kind_of(values), n_bytes, digest)
+        self.facts: IdFacts = IdFacts(name, came_as, is_index, _kind_of(values), n_bytes, digest)
 
     def others(self, values: Any) -> Ids:
         """Return the ids of other objects, in a column of the same name and type."""
