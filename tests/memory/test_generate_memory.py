@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-N_OBJECTS, N_FEATURES = 1_000_000, 40  # 160 MB as float32
+N_OBJECTS, N_FEATURES = 500_000, 40  # 80 MB as float32
 
 PEAK = """
 import json, re, sys
@@ -83,14 +83,13 @@ def features(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("stored", [True, False], ids=["stored", "in memory"])
 @pytest.mark.parametrize(
-    ("scheme", "arguments"),
+    ("scheme", "arguments", "stored"),
     [
-        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "train": "all", "sample": 0.5}),
-        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "sample": 0.5}),
-        ("mixed", {"n_partitions": 3}),
-        ("landmarks", {"n_partitions": 4, "train": 200_000}),
+        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "train": "all", "sample": 0.5}, True),
+        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "sample": 0.5}, False),
+        ("mixed", {"n_partitions": 3}, True),
+        ("landmarks", {"n_partitions": 2, "train": 100_000}, False),
     ],
     ids=str,
 )
@@ -103,14 +102,14 @@ def test_generate__keeps_the_promise_of_the_smallest_budget(features, tmp_path, 
         "arguments": {"random_state": 0, **arguments},
     }
     result = run(GENERATE, options)
-    print(f"peak {result['peak'] / 1e6:.0f} MB of {result['needed'] / 1e6:.0f} MB")
     assert result["n_objects"] == N_OBJECTS
     assert result["peak"] <= result["needed"]
+    assert result["peak"] + 4 * N_OBJECTS * N_FEATURES > result["needed"], "a run that held all would pass"
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet", "csv", "zarr"])
 def test_features__reading_holds_a_block_and_what_the_source_decodes(tmp_path, kind):
-    n_objects, n_features = 400_000, 40  # 128 MB as float64
+    n_objects, n_features = 300_000, 40  # 96 MB as float64
     matrix = np.random.default_rng(0).normal(size=(n_objects, n_features))
     path, warm = tmp_path / f"x.{kind}", tmp_path / f"warm.{kind}"
     for target, values in ((path, matrix), (warm, matrix[:100])):
