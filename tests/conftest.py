@@ -1,7 +1,5 @@
 """Settings that every test shares."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """The public calls whose answers ``goldens.json`` records; ``python -m tests.goldens`` records them anew."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import warnings

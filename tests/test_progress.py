@@ -1,7 +1,5 @@
 """What is reported of a solve, and what the screen shows of it."""
 
-from __future__ import annotations
-
 import io
 import logging
 import re

@@ -1,7 +1,5 @@
 """Stores in a bucket, against a server of S3: the same results as on a disk, whole or not there."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A solve that is killed in any pass, and taken up again, ends with the same bits."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

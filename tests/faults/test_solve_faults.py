@@ -1,7 +1,5 @@
 """A solve whose disk, clock, scheduler or process fails in mid-pass: one line, passes kept, the same bits."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

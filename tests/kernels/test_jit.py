@@ -1,7 +1,5 @@
 """Compiled kernels on disk: found by another process, never mistaken, harmless if damaged; vectors."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

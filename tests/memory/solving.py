@@ -1,7 +1,5 @@
 """Solves in processes of their own: what they really take, in all and beyond processes that are warm."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """The memory promise of the generators, against the measured peak of a process of its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

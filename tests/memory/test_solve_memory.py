@@ -6,8 +6,6 @@ are warm is measured alone, against what their plan says of data. One method sta
 only, one for those of base-cluster overlaps, one for those whose objects carry numbers from pass to pass.
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What importing, sampling, converting and reading stores takes: the peak of a child process, as promised."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

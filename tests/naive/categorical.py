@@ -1,7 +1,5 @@
 """Labels from memberships, one at a time."""
 
-from __future__ import annotations
-
 
 def draw_labels(memberships, draws):
     """Return the first cluster whose cumulative membership exceeds the draw; None without memberships."""

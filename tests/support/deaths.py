@@ -1,7 +1,5 @@
 """Processes that kill themselves at a moment of a solve."""
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Any

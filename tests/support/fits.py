@@ -1,7 +1,5 @@
 """Fits without a word, and what of a fitted model has to have the same bits however it was fitted."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

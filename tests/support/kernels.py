@@ -1,7 +1,5 @@
 """Calls of functions that only kernels call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A listener to progress, for tests of what is announced."""
 
-from __future__ import annotations
-
 from bigcons.progress import Progress
 
 

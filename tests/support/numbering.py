@@ -1,7 +1,5 @@
 """The numbers of clusters in results: largest first."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

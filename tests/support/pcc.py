@@ -1,7 +1,5 @@
 """Solves of PCC below the estimator: from given memberships, in given blocks."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Solves of PCC that must end with the same bits however run: all pairs, tiles, drawn pairs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

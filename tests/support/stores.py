@@ -1,7 +1,5 @@
 """What the tests of stores share: the labels of an ensemble as its user knows them, the names in a folder."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bigcons import Ensemble

@@ -1,7 +1,5 @@
 """Hypothesis strategies shared by the tests: label matrices with gaps, and tables of any label values."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
