@@ -1,4 +1,4 @@
-"""docs/papers.md: every row is complete, what it names exists, and every call gives the figure printed."""
+"""docs/papers.md, promises.md: rows are complete, what they name exists, and calls give what is printed."""
 
 import re
 from pathlib import Path
@@ -11,12 +11,18 @@ from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.methods.consensus import AS_IN_PAPER
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs/papers.md").read_text()
-ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")]
-    for line in PAGE.splitlines()
-    if line.startswith("|") and not re.match(r"\|(-|\s*(what|experiment) )", line)
-]
+PAGE, PROMISES = ((ROOT / "docs" / name).read_text("utf-8") for name in ("papers.md", "promises.md"))
+
+
+def rows_of(page):
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.splitlines()
+        if line.startswith("|") and not re.match(r"\|(-|\s*(what|experiment) )", line)
+    ]
+
+
+ROWS = rows_of(PAGE)
 NUMBER = re.compile(r"-?\d*\.?\d+")
 
 
@@ -37,23 +43,29 @@ def names(tmp_path_factory):
         yield defined
 
 
-def test_page__has_no_empty_cell():
-    assert len(ROWS) > 80
-    assert all(len(row) == 4 and all(row) for row in ROWS)
+@pytest.mark.parametrize(("page", "at_least", "widths"), [(PAGE, 81, {4}), (PROMISES, 46, {2, 3})])
+def test_page__has_no_empty_cell_and_names_tests_and_benchmarks_that_exist(page, at_least, widths):
+    rows = rows_of(page)
+    assert len(rows) >= at_least
+    assert {len(row) for row in rows} <= widths
+    assert all(map(all, rows))
+    for file, function in re.findall(r"`([\w/.]+)::(\w+)`", page):
+        if file != "file":  # the pages say how they name tests
+            assert f"def test_{function}(" in (ROOT / "tests" / file).read_text("utf-8"), function
+    for name in re.findall(r"`(benchmarks/[\w/.]+)", page):
+        assert (ROOT / name).exists()
+
+
+def test_promises__name_a_test_in_every_row_and_are_linked():
+    assert all("::" in row[-1] for row in rows_of(PROMISES))
+    assert "(docs/promises.md)" in (ROOT / "README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_row__names_what_exists(row):
-    _, call, test, figure = row
-    for name in in_code(test):
-        if "::" in name:
-            file, function = name.split("::")
-            assert f"def test_{function}(" in (ROOT / "tests" / file).read_text()
+def test_row__names_results_that_exist(row):
+    _, _, test, figure = row
     for name in re.findall(r"`([\w/]+\.json)`", test + figure):
         assert (ROOT / "benchmarks/results" / name).exists()
-    for name in in_code(call):
-        if name.startswith("benchmarks/"):
-            assert (ROOT / name.split()[0]).exists()
 
 
 @pytest.mark.parametrize("row", CALLS, ids=lambda row: row[0])

@@ -18,7 +18,6 @@ from bigcons.errors import InvalidInputError
 from bigcons.store.ensemble import import_labels
 from tests.support.stores import values_of
 
-GAP = "gap"
 TEXTS = ("B", "T cell", "x_1", "cluster 10", "é")
 TEXT_GAPS = ("", " ", "NA", "nan", "<NA>", "null")
 NAMED_GAPS = ("Unknown", "?")

@@ -13,8 +13,6 @@ from bigcons import Ensemble
 from bigcons.cli import main
 from bigcons.errors import InvalidInputError, SoftEnsembleError
 
-TEXT = "a,b\nä,x\nö,y\n"
-
 
 @pytest.mark.parametrize(
     ("source", "remedy"),

@@ -12,7 +12,6 @@ from bigcons.errors import DamagedFileError, InvalidInputError
 from bigcons.validation import check_path
 from tests.support.stores import names_in
 
-LABELS = np.random.default_rng(0).integers(0, 3, (40, 5))
 NO_PATHS = [5, 3.5, b"labels.zarr", "", "a\0b", ["labels.zarr"], np.zeros((40, 5))]
 
 

@@ -1,14 +1,12 @@
 """Workers that die, freeze or never come, a dead scheduler, Ctrl-C: the same bits or one line, no hang."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import dask
 import distributed
@@ -16,8 +14,6 @@ import numba
 import numpy as np
 import pytest
 
-import bigcons
-from bigcons import Consensus, Ensemble
 from bigcons.errors import ExecutionError
 from bigcons.memory import row_blocks
 from bigcons.run.dask import DaskEngine, connect
@@ -85,21 +81,18 @@ def scheduler_process(tmp_path):
 
 @pytest.fixture
 def foreign_worker(tmp_path):
-    """Have a worker join whose bigcons is a file of this text, or that runs another Python."""
+    """Have a worker join whose bigcons is a file of this text."""
     processes = []
 
-    def start(client, text=None, python=sys.executable):
-        package = Path(bigcons.__file__).parent
-        if text is not None:
-            package = tmp_path / "foreign" / "bigcons"
-            package.mkdir(parents=True)
-            (package / "__init__.py").write_text(text)
+    def start(client, text):
+        package = tmp_path / "foreign" / "bigcons"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(text)
         address, options = client.cluster.scheduler_address, ("--no-nanny", "--nthreads=1", "--no-dashboard")
-        command = [python, "-m", "distributed.cli.dask_worker", address, *options]
         before = len(client.nthreads())
         processes.append(
             subprocess.Popen(
-                command,
+                [sys.executable, "-m", "distributed.cli.dask_worker", address, *options],
                 cwd=tmp_path,
                 env={**os.environ, "PYTHONPATH": str(package.parent)},
                 stderr=subprocess.DEVNULL,
@@ -113,24 +106,6 @@ def foreign_worker(tmp_path):
         process.wait()
 
 
-@pytest.fixture(scope="module")
-def another_python():
-    """An interpreter of another version with the packages that bigcons needs."""
-    others = [shutil.which(f"python3.{minor}") for minor in range(11, 20) if minor != sys.version_info.minor]
-    for python in filter(None, [os.environ.get("BIGCONS_OTHER_PYTHON"), *others]):
-        command = [python, "-c", "import distributed, numba, bigcons.store.consensus"]
-        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-            return python
-    pytest.skip("no other Python here has the packages; BIGCONS_OTHER_PYTHON may name one")
-
-
-@pytest.fixture
-def stored(tmp_path):
-    """An ensemble and a result, of three objects."""
-    ensemble = Ensemble.from_labels([[0, 1], [1, 0], [0, 0]]).save(tmp_path / "e.zarr")
-    return ensemble, Consensus.write(tmp_path / "c.zarr", np.array([0, 1, 0], np.int32), None)
-
-
 def wait_until(condition):
     """Wait until ``condition()`` holds, but not for ever."""
     for _ in range(400):
@@ -138,11 +113,6 @@ def wait_until(condition):
             return
         time.sleep(0.05)
     raise AssertionError("it never came to that")
-
-
-def wait_for(path):
-    """Wait until a file is there."""
-    wait_until(path.exists)
 
 
 def is_first(path):
@@ -218,7 +188,7 @@ def test_fold__waits_for_a_frozen_worker_that_goes_on_later(client, tmp_path):
     (pid,), frozen = client.run(os.getpid).values(), []
 
     def freeze():
-        wait_for(tmp_path / "begun")
+        wait_until((tmp_path / "begun").exists)
         os.kill(pid, signal.SIGSTOP)
         frozen.append(time.monotonic())
         time.sleep(1.5)
@@ -244,7 +214,7 @@ def test_map__a_frozen_worker_ends_in_one_line(tmp_path):
         time.sleep(60)
 
     def freeze():
-        wait_for(tmp_path / "pid")
+        wait_until((tmp_path / "pid").exists)
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGSTOP)
 
     with workers(1) as client:

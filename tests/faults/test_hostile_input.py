@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from numcodecs import Blosc, Zstd
 from pyarrow import parquet
 
-from bigcons import Consensus, Ensemble, PairTable
+from bigcons import Ensemble, PairTable
 from bigcons.cli import main
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.disk.files import parse_json
@@ -329,14 +329,3 @@ def test_urls__of_odd_schemes(url, tmp_path, monkeypatch):
     for use in (Ensemble.open, Ensemble.from_labels, Ensemble.from_labels([[0], [1]]).save):
         refused(lambda use=use: use(url))
     assert not list(tmp_path.iterdir())
-
-
-STORES = {
-    "ensemble": ("labels", Ensemble, lambda path: Ensemble.from_labels([[0, 1], [1, 0]]).save(path)),
-    "pairs": (
-        "indices",
-        PairTable,
-        lambda path: PairTable.from_arrays([0, 1], [1, 2], [1, 0], [1, 1], n_objects=3).save(path),
-    ),
-    "consensus": ("labels", Consensus, lambda path: Consensus.write(path, np.array([0, 1]), None)),
-}

@@ -47,19 +47,14 @@ def expected(fit):
     return {solve: fit(solve, "serial") for solve in (*SOLVES, *WEIGHTED)}
 
 
-def workers(n_workers):
-    """Yield the client of a cluster of as many processes of one thread."""
+@pytest.fixture(scope="module")
+def client():
+    """The client of two processes of one thread."""
     with (
-        distributed.LocalCluster(
-            dashboard_address=":0", n_workers=n_workers, threads_per_worker=1
-        ) as cluster,
+        distributed.LocalCluster(dashboard_address=":0", n_workers=2, threads_per_worker=1) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
-
-
-one_worker = pytest.fixture(scope="module")(lambda: (yield from workers(1)))
-client = pytest.fixture(scope="module")(lambda: (yield from workers(2)))
 
 
 def test_data__have_several_blocks_and_gaps(folder):
@@ -126,9 +121,9 @@ class Killing(DaskEngine):
 
 
 # A kill costs the start of a process, so two of the solves stand for all.
-@pytest.mark.parametrize(("workers", "solve"), [("one_worker", "l2"), ("client", "kl of tiles")])
-def test_fit__a_killed_worker_changes_no_bit(workers, solve, fit, expected, request, tmp_path):
-    assert fit(solve, Killing(request.getfixturevalue(workers), tmp_path)) == expected[solve]
+@pytest.mark.parametrize("solve", ["l2", "kl of tiles"])
+def test_fit__a_killed_worker_changes_no_bit(solve, fit, expected, client, tmp_path):
+    assert fit(solve, Killing(client, tmp_path)) == expected[solve]
     assert (tmp_path / "killed").exists()
 
 
