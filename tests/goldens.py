@@ -13,7 +13,7 @@ import bigcons as bc
 PATH = Path(__file__).with_name("goldens.json")
 
 
-def planted(n_clusters: int, n_objects: int, n_partitions: int, errors: float, gaps: float) -> np.ndarray:
+def planted(n_clusters, n_objects, n_partitions, errors, gaps):
     """Labels (n_objects, n_partitions) of equal clusters, with errors, gaps and pairs of merged clusters."""
     rng = np.random.default_rng(n_clusters)
     truth = np.arange(n_objects) % n_clusters
@@ -36,7 +36,7 @@ ENSEMBLES = {
 SLOW = {"bce-gibbs", "greedy-anmi", "best", "furthest", "supra"}  # asked on one ensemble
 
 
-def noisy_features(n_clusters: int, n_objects: int) -> np.ndarray:
+def noisy_features(n_clusters, n_objects):
     """Features (n_objects, 4) of Gaussian clusters, those of `planted`."""
     noise = np.random.default_rng(0).normal(size=(n_objects, 4))
     return noise + 4 * (np.arange(n_objects) % n_clusters)[:, None]
@@ -45,14 +45,14 @@ def noisy_features(n_clusters: int, n_objects: int) -> np.ndarray:
 FEATURES = noisy_features(3, 300)
 
 
-def numbered(labels: Any) -> str:
+def numbered(labels):
     """Labels as a string that does not depend on how clusters are numbered; unlabeled objects are dots."""
     labels = np.asarray(labels)
     order = list(dict.fromkeys(labels[labels >= 0].tolist()))
     return "".join("." if label < 0 else chr(ord("A") + order.index(label)) for label in labels)
 
 
-def of_methods() -> dict[str, Any]:
+def of_methods():
     """Labels of each method on each ensemble, and its objective where it has one."""
     answers: dict[str, Any] = {}
     for name, method in bc.METHODS.items():
@@ -68,7 +68,7 @@ def of_methods() -> dict[str, Any]:
     return answers
 
 
-def of_calls() -> dict[str, Any]:
+def of_calls():
     """Labels and numbers of the calls beside the methods."""
     n_clusters, labels = ENSEMBLES["clear"]
     answers: dict[str, Any] = {}
@@ -112,7 +112,7 @@ REFUSED = {
 }
 
 
-def of_refusals() -> dict[str, Any]:
+def of_refusals():
     """The class of the error of each wrong call."""
     answers: dict[str, Any] = {}
     for name, call in REFUSED.items():
@@ -125,7 +125,7 @@ def of_refusals() -> dict[str, Any]:
     return answers
 
 
-def record() -> dict[str, Any]:
+def record():
     """Return the answers of all calls."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -63,10 +63,7 @@ def test_kl__at_the_edges_follows_zero_log_zero():
 
 @pytest.mark.parametrize("given_derivatives", [0, 1, 2])
 def test_divergence__of_a_generator_equals_the_family(given_derivatives):
-    derivatives = {
-        "derivative": lambda x: np.exp(x),
-        "second_derivative": lambda x: np.exp(x),
-    }
+    derivatives = {"derivative": lambda x: np.exp(x), "second_derivative": lambda x: np.exp(x)}
     chosen = dict(list(derivatives.items())[:given_derivatives])
     value, slope, curvature, _ = Divergence(lambda x: np.exp(x), **chosen).compiled
     for x in (0.0, 0.3, 1.0):

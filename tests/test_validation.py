@@ -22,17 +22,12 @@ def test_check_int__accepts_integers_in_range(value, at_least, width):
                 check_int("n", number, at_least=at_least, at_most=at_most)
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None, np.float64(2)])
-def test_check_int__refuses_all_but_positive_integers(value):
-    with pytest.raises(InvalidInputError, match=r"^n_clusters=.*use an integer >= 1\.$") as refusal:
-        check_int("n_clusters", value)
-    assert refusal.value.parameter == "n_clusters"
-
-
-@pytest.mark.parametrize(("value", "kind"), [(None, "NoneType"), (True, "bool"), (2.5, "float")])
-def test_check_int__names_the_type_of_what_is_no_integer(value, kind):
-    with pytest.raises(InvalidInputError, match=rf"has type {kind}; use an integer >= 1 or 'auto'\.$"):
+@pytest.mark.parametrize("value", [0, -1, 1.0, 2.5, True, "1", None, np.float64(2)])
+def test_check_int__refuses_all_but_positive_integers_and_names_their_type(value):
+    with pytest.raises(InvalidInputError, match=r"^n_clusters=.*use an integer >= 1 or 'auto'\.$") as refusal:
         check_int("n_clusters", value, or_auto=True)
+    assert refusal.value.parameter == "n_clusters"
+    assert (f"has type {type(value).__name__}" in str(refusal.value)) == (type(value) is not int)
 
 
 @given(st.floats(), st.floats(-2, 2))
@@ -74,13 +69,13 @@ def test_check_choice__lists_the_choices(value):
         check_choice("mode", value, ("r", "a"))
 
 
-@pytest.mark.parametrize("largest", [1e-51, 1e-300, 1e51, 1e300])
-def test_check_partition_weights__refuses_sizes_at_which_products_underflow_or_overflow(largest):
-    with pytest.raises(InvalidInputError, match=r"the largest weight is .*: scale the weights"):
-        check_partition_weights([0.0, largest, largest / 2], 3)
-
-
-@pytest.mark.parametrize("largest", [1e-50, 1.0, 1e50])
-def test_check_partition_weights__returns_others_unchanged(largest):
+@pytest.mark.parametrize(
+    ("largest", "is_taken"), [(1e-51, False), (1e300, False), (1e-50, True), (1.0, True), (1e50, True)]
+)
+def test_check_partition_weights__refuses_sizes_at_which_products_underflow_or_overflow(largest, is_taken):
     weights = [0.0, largest, largest * 1e-200]
-    assert check_partition_weights(weights, 3).tolist() == weights
+    if is_taken:
+        assert check_partition_weights(weights, 3).tolist() == weights
+    else:
+        with pytest.raises(InvalidInputError, match=r"the largest weight is .*: scale the weights"):
+            check_partition_weights(weights, 3)

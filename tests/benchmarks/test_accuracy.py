@@ -2,18 +2,7 @@
 
 import numpy as np
 import pytest
-from accuracy import (
-    CHOOSING,
-    GROUPS,
-    PLANTED,
-    POOLS,
-    REAL,
-    as_text,
-    coassociation,
-    eac,
-    lwea,
-    rows_of,
-)
+from accuracy import CHOOSING, GROUPS, PLANTED, POOLS, REAL, as_text, coassociation, eac, lwea, rows_of
 from accuracy_networks import DEGREES, SIZES, louvain, network
 from accuracy_report import Scores, report, rescored, summary_lines, table_of
 from scipy import sparse

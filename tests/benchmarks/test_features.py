@@ -5,12 +5,7 @@ import sys
 
 import features
 from features import FREE, GIVEN
-from features_data import (
-    CHOOSING,
-    REAL,
-    REPORTING,
-    SHAPES,
-)
+from features_data import CHOOSING, REAL, REPORTING, SHAPES
 
 
 def test_real__are_divided_into_halves():

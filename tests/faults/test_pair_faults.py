@@ -56,16 +56,6 @@ def test_read__flipped_bits(store, name):
         assert_refused(store, name)
 
 
-@pytest.mark.parametrize("name", COLUMNS)
-def test_verify__chunks_exchanged(store, name):
-    first, second, *_ = sorted((store / name / "c").iterdir())
-    content = first.read_bytes()
-    first.write_bytes(second.read_bytes())
-    second.write_bytes(content)
-    with pytest.raises(CorruptStoreError):
-        PairTable.open(store).verify()
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -129,16 +119,11 @@ def test_parquet__flipped_bits(store):
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("damage", ["lost", "cut", "reshaped"])
-def test_verify__damaged_metadata_which_nobody_needs_to_read(store, name, damage):
-    path = store / name / "zarr.json"
-    before = PairTable.open(store).edges()
-    if damage == "lost":
-        path.unlink()
-    elif damage == "cut":
-        path.write_text(path.read_text()[:40])
-    else:
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"shape": [10**12]}))
-    np.testing.assert_array_equal(PairTable.open(store).edges(), before)
-    with pytest.raises(CorruptStoreError, match=name):
-        PairTable.open(store).verify()
+def test_verify__finds_damaged_metadata_which_nobody_needs_to_read(store, name):
+    path, before = store / name / "zarr.json", PairTable.open(store).edges()
+    text = path.read_text()
+    for damaged in (None, text[:40], json.dumps(json.loads(text) | {"shape": [10**12]})):
+        path.unlink() if damaged is None else path.write_text(damaged)
+        np.testing.assert_array_equal(PairTable.open(store).edges(), before)
+        with pytest.raises(CorruptStoreError, match=name):
+            PairTable.open(store).verify()

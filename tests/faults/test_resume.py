@@ -6,10 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +18,7 @@ from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.disk.locks import lock_path
-from bigcons.errors import (
-    CorruptStoreError,
-    InvalidInputError,
-    StoreExistsError,
-    StoreLockedError,
-)
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreLockedError
 from bigcons.memory import Block
 from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import open_workspace
@@ -58,24 +51,24 @@ for name, moment in options["moments"].items():
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(tmp_path_factory):
     path = tmp_path_factory.mktemp("resume") / "ensemble.zarr"
     planted_ensemble(5000, 30, random_state=2)[0].save(path, chunk_rows=1024)
     return path
 
 
 @pytest.fixture(scope="module")
-def undisturbed(stored: Path) -> PCC:
+def undisturbed(stored):
     return PCC(**PARAMETERS).fit(stored)
 
 
 @pytest.fixture(scope="module")
-def leave_killed(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, Path], None]:
+def leave_killed(stored, tmp_path_factory):
     """A function that leaves at a path what a solve leaves that is killed after its commit 2 or 3."""
     folder = tmp_path_factory.mktemp("killed")
     kill_at({str(commit): ("snapshot", commit) for commit in (2, 3)}, PARAMETERS, stored, folder)
 
-    def leave(commit: int, out: Path) -> None:
+    def leave(commit, out):
         assert out.name == "consensus.zarr"
         shutil.copytree(folder / str(commit), out.parent, dirs_exist_ok=True)
 
@@ -85,7 +78,7 @@ def leave_killed(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
 @pytest.mark.parametrize("solve", SOLVES)
-def test_resume__a_solve_killed_in_any_pass_ends_with_the_same_bits(solve: str, tmp_path: Path) -> None:
+def test_resume__a_solve_killed_in_any_pass_ends_with_the_same_bits(solve, tmp_path):
     store_data(tmp_path)
     ensemble, asked = tmp_path / "ensemble.zarr", parameters(solve, tmp_path)
     expected = PCC(**asked).fit(ensemble)
@@ -110,7 +103,7 @@ def test_resume__a_solve_killed_in_any_pass_ends_with_the_same_bits(solve: str, 
         assert Consensus.open(out).verify()
 
 
-def kill_at(moments: dict[str, tuple[str, int]], asked: dict[str, Any], ensemble: Path, folder: Path) -> None:
+def kill_at(moments, asked, ensemble, folder):
     """Run a solve once for each moment, and kill it there."""
     options = {"moments": moments, "parameters": asked, "ensemble": str(ensemble), "folder": str(folder)}
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -119,9 +112,7 @@ def kill_at(moments: dict[str, tuple[str, int]], asked: dict[str, Any], ensemble
     assert done.returncode == 0, done.stderr
 
 
-def test_resume__another_solve_in_the_folder_is_refused(
-    stored: Path, tmp_path: Path, leave_killed: Callable[[int, Path], None]
-) -> None:
+def test_resume__another_solve_in_the_folder_is_refused(stored, tmp_path, leave_killed):
     out = tmp_path / "consensus.zarr"
     leave_killed(2, out)
     with pytest.raises(InvalidInputError, match=r"tol=1e-05, not 0.001; repeat the call .* overwrite=True"):
@@ -129,7 +120,7 @@ def test_resume__another_solve_in_the_folder_is_refused(
     assert PCC(**{**PARAMETERS, "tol": 1e-3}).fit(stored, out=out, overwrite=True).converged_
 
 
-def stop_before(commit: int, ensemble: Path, out: Path) -> None:
+def stop_before(commit, ensemble, out):
     """Interrupt a solve at a commit, of which that of the start is number 1."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Snapshots, "save", InterruptAt(Snapshots.save, commit))
@@ -137,20 +128,14 @@ def stop_before(commit: int, ensemble: Path, out: Path) -> None:
             PCC(**PARAMETERS).fit(ensemble, out=out)
 
 
-def spoil(file: Path) -> None:
+def spoil(file):
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
 
 
 @pytest.mark.parametrize("lost", ["block", "snapshot", "missing snapshot"])
-def test_resume__a_damaged_pass_is_repeated_from_the_one_before(
-    stored: Path,
-    undisturbed: PCC,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    lost: str,
-) -> None:
+def test_resume__a_damaged_pass_is_repeated_from_the_one_before(stored, undisturbed, tmp_path, caplog, lost):
     out, partial = tmp_path / "consensus.zarr", tmp_path / "consensus.zarr.partial"
     stop_before(5, stored, out)
     assert [passes_of(partial), passes_of(partial, "snapshot-before.npz")] == [3, 2]
@@ -167,7 +152,7 @@ def test_resume__a_damaged_pass_is_repeated_from_the_one_before(
     assert not partial.exists()
 
 
-def test_resume__a_damaged_block_is_noticed(stored: Path, tmp_path: Path) -> None:
+def test_resume__a_damaged_block_is_noticed(stored, tmp_path):
     """Of the last two passes, from which a run could go on."""
     out = tmp_path / "consensus.zarr"
     stop_before(3, stored, out)
@@ -178,9 +163,7 @@ def test_resume__a_damaged_block_is_noticed(stored: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("large", [np.inf, 1e38])
-def test_resume__a_forged_block_that_is_not_finite_is_refused(
-    stored: Path, tmp_path: Path, large: float
-) -> None:
+def test_resume__a_forged_block_that_is_not_finite_is_refused(stored, tmp_path, large):
     """Seals are checksums, which others can compute; memberships of NaN would end anywhere."""
     out, partial = tmp_path / "consensus.zarr", tmp_path / "consensus.zarr.partial"
     stop_before(3, stored, out)
@@ -194,9 +177,7 @@ def test_resume__a_forged_block_that_is_not_finite_is_refused(
         PCC(**PARAMETERS).fit(stored, out=out)
 
 
-def test_resume__without_a_random_state_takes_the_seed_of_the_run_it_continues(
-    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resume__without_a_random_state_takes_the_seed_of_the_run_it_continues(stored, tmp_path, monkeypatch):
     asked = {**PARAMETERS, "random_state": None}
     out = tmp_path / "consensus.zarr"
     with monkeypatch.context() as patch:
@@ -209,7 +190,7 @@ def test_resume__without_a_random_state_takes_the_seed_of_the_run_it_continues(
     assert bits(PCC(**{**asked, "random_state": found.provenance["seed"]}).fit(stored)) == bits(model)
 
 
-def test_fit__without_a_random_state_finds_a_finished_run_of_any_seed(stored: Path, tmp_path: Path) -> None:
+def test_fit__without_a_random_state_finds_a_finished_run_of_any_seed(stored, tmp_path):
     for seed in (0, 3):
         out = tmp_path / f"{seed}.zarr"
         model = IVC(5, random_state=seed).fit(stored, out=out)
@@ -218,9 +199,7 @@ def test_fit__without_a_random_state_finds_a_finished_run_of_any_seed(stored: Pa
 
 
 @pytest.mark.parametrize("method", ["pcc", "mixture", "ivc", "cspa"])
-def test_fit__finds_the_result_of_a_finished_run(
-    stored: Path, tmp_path: Path, method: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_fit__finds_the_result_of_a_finished_run(stored, tmp_path, method, caplog):
     out = tmp_path / "consensus.zarr"
     asked = {"n_clusters": 5, "random_state": None}
     model = METHODS[method](**asked).fit(stored, out=out)
@@ -251,9 +230,7 @@ def test_fit__finds_the_result_of_a_finished_run(
     assert Consensus.open(out).parameters["n_clusters"] == 4
 
 
-def test_fit__clears_what_a_run_left_that_was_killed_after_its_commit(
-    stored: Path, tmp_path: Path, leave_killed: Callable[[int, Path], None]
-) -> None:
+def test_fit__clears_what_a_run_left_that_was_killed_after_its_commit(stored, tmp_path, leave_killed):
     out, partial = tmp_path / "consensus.zarr", tmp_path / "consensus.zarr.partial"
     leave_killed(2, out)
     shutil.copytree(partial, tmp_path / "kept")
@@ -274,16 +251,16 @@ def test_fit__clears_what_a_run_left_that_was_killed_after_its_commit(
 class InterruptAt:
     """Stands for a function and interrupts its call of that number."""
 
-    def __init__(self, function: Any, call: int) -> None:
+    def __init__(self, function, call):
         self.function, self.calls_left = function, call
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments, **named):
         self.calls_left -= 1
         if not self.calls_left:
             raise KeyboardInterrupt
         return self.function(*arguments, **named)
 
-    def __get__(self, instance: Any, _: type) -> Any:
+    def __get__(self, instance, _):
         return lambda *arguments, **named: self(instance, *arguments, **named)
 
 
@@ -300,8 +277,8 @@ MOMENTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_interrupt__of_the_command_keeps_committed_passes_and_a_repetition_finishes(
-    moment: str, stored: Path, undisturbed: PCC, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+    moment, stored, undisturbed, tmp_path, monkeypatch, caplog
+):
     out = tmp_path / "consensus.zarr"
     options = ["-m", "pcc", "-k", "5", "--tol", "1e-5", "--random-state", "3"]
     options += ["--scheduler", "serial", "-o", str(out)]
@@ -324,19 +301,13 @@ def test_interrupt__of_the_command_keeps_committed_passes_and_a_repetition_finis
     np.testing.assert_array_equal(found.memberships, undisturbed.memberships_)
 
 
-def passes_of(folder: Path, name: str = "snapshot.npz") -> int:
+def passes_of(folder, name="snapshot.npz"):
     with np.load(folder / name) as members:
         return len(json.loads(members["facts"].tobytes())["facts"]["records"])
 
 
 @pytest.mark.parametrize("asked", [{"overwrite": True}, {"resume": False}], ids=str)
-def test_solve__begins_again_only_if_told_to(
-    stored: Path,
-    undisturbed: PCC,
-    tmp_path: Path,
-    asked: dict[str, bool],
-    leave_killed: Callable[[int, Path], None],
-) -> None:
+def test_solve__begins_again_only_if_told_to(stored, undisturbed, tmp_path, asked, leave_killed):
     out = tmp_path / "consensus.zarr"
     leave_killed(3, out)
     with np.load(f"{out}.partial/snapshot.npz") as members:
@@ -352,7 +323,7 @@ def test_solve__begins_again_only_if_told_to(
     assert bits(model) == bits(undisturbed)
 
 
-def kept(caplog: pytest.LogCaptureFixture) -> int:
+def kept(caplog):
     """How often it was told since the last time that something is kept, and where."""
     n_told = caplog.text.count("consensus.zarr.partial; repeat the call to resume")
     caplog.clear()

@@ -7,9 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -33,23 +31,23 @@ MIDDLE = 2 * N_BLOCKS + 3
 
 
 @pytest.fixture(scope="module")
-def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ensemble(tmp_path_factory):
     path = tmp_path_factory.mktemp("solve") / "ensemble.zarr"
     planted_ensemble(256 * N_BLOCKS, 10, missing=0.2, random_state=3)[0].save(path, chunk_rows=256)
     return path
 
 
 @pytest.fixture(scope="module")
-def quiet(ensemble: Path) -> Any:
+def quiet(ensemble):
     return bits(PCC(**PARAMETERS, client="serial").fit(ensemble))
 
 
 @contextmanager
-def during(act: Callable[[], object]) -> Iterator[list[int]]:
+def during(act):
     """Act in the middle of pass 2 of a solve in this process; yields a list with the number of writes."""
     write, calls = FileBlocks.write, [0]
 
-    def acting(*arguments: Any) -> None:
+    def acting(*arguments):
         calls[0] += 1
         if calls[0] == MIDDLE:
             act()
@@ -59,11 +57,11 @@ def during(act: Callable[[], object]) -> Iterator[list[int]]:
         yield calls
 
 
-def fit(ensemble: Path, out: Path, client: Any = "serial") -> PCC:
+def fit(ensemble, out, client="serial"):
     return PCC(**PARAMETERS, client=client).fit(ensemble, out=out)
 
 
-def assert_resumes(ensemble: Path, out: Path, quiet: Any) -> None:
+def assert_resumes(ensemble, out, quiet):
     """Assert that the passes are kept, and that the next run makes only those that lack."""
     assert (out.parent / f"{out.name}.partial/snapshot.npz").exists()
     with during(lambda: None) as calls:
@@ -75,12 +73,10 @@ def assert_resumes(ensemble: Path, out: Path, quiet: Any) -> None:
 @pytest.mark.parametrize(
     "code", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO], ids=errno.errorcode.get
 )
-def test_solve__whose_disk_fails_in_a_pass_keeps_those_before(
-    ensemble: Path, quiet: Any, tmp_path: Path, code: int
-) -> None:
+def test_solve__whose_disk_fails_in_a_pass_keeps_those_before(ensemble, quiet, tmp_path, code):
     out = tmp_path / "c.zarr"
 
-    def fail(place: DiskPlace, *_: object, **__: object) -> None:
+    def fail(place, *_, **__):
         raise OSError(code, os.strerror(code), str(place))
 
     with (
@@ -95,9 +91,7 @@ def test_solve__whose_disk_fails_in_a_pass_keeps_those_before(
 
 
 @pytest.mark.parametrize("what", ["labels/c", "."], ids=["chunks", "store"])
-def test_solve__whose_ensemble_is_removed_stops_and_resumes_when_it_is_back(
-    ensemble: Path, quiet: Any, tmp_path: Path, what: str
-) -> None:
+def test_solve__whose_ensemble_is_removed_stops_and_resumes_when_it_is_back(ensemble, quiet, tmp_path, what):
     own, kept, out = tmp_path / "in/e.zarr", tmp_path / "kept/e.zarr", tmp_path / "out/c.zarr"
     for copy in (own, kept):
         shutil.copytree(ensemble, copy)
@@ -108,11 +102,11 @@ def test_solve__whose_ensemble_is_removed_stops_and_resumes_when_it_is_back(
     assert_resumes(own, out, quiet)
 
 
-def test_solve__does_not_mind_a_clock_that_jumps(ensemble: Path, quiet: Any, tmp_path: Path) -> None:
+def test_solve__does_not_mind_a_clock_that_jumps(ensemble, quiet, tmp_path):
     real, jumps = time.time, iter([4e7, -4e7] * 10_000)
     with pytest.MonkeyPatch.context() as patched:
 
-        def stop() -> None:
+        def stop():
             raise KeyboardInterrupt
 
         patched.setattr(time, "time", lambda: real() + next(jumps))
@@ -124,7 +118,7 @@ def test_solve__does_not_mind_a_clock_that_jumps(ensemble: Path, quiet: Any, tmp
 
 
 @contextmanager
-def cluster(**options: Any) -> Iterator[distributed.LocalCluster]:
+def cluster(**options):
     """A scheduler and a worker in this process, which others can reach."""
     with distributed.LocalCluster(
         **{"n_workers": 1, "threads_per_worker": 1, "processes": False, "protocol": "tcp", **options},
@@ -133,7 +127,7 @@ def cluster(**options: Any) -> Iterator[distributed.LocalCluster]:
         yield found
 
 
-def test_solve__whose_scheduler_is_lost_keeps_its_passes(ensemble: Path, quiet: Any, tmp_path: Path) -> None:
+def test_solve__whose_scheduler_is_lost_keeps_its_passes(ensemble, quiet, tmp_path):
     with cluster() as found, distributed.Client(found, set_as_default=False) as client:
         ended = threading.Thread(target=found.close)
         with during(ended.start), pytest.raises(ExecutionError) as caught:
@@ -149,11 +143,11 @@ def test_solve__whose_scheduler_is_lost_keeps_its_passes(ensemble: Path, quiet: 
     ("sent", "word", "status"), [(signal.SIGINT, "Interrupted", 130), (signal.SIGTERM, "Terminated", 143)]
 )
 def test_solve_command__on_a_scheduler_stops_on_signals(
-    ensemble: Path, quiet: Any, tmp_path: Path, sent: int, word: str, status: int, caplog: Any
-) -> None:
+    ensemble, quiet, tmp_path, sent, word, status, caplog
+):
     out, go_on = tmp_path / "c.zarr", threading.Event()
 
-    def hold() -> None:
+    def hold():
         os.kill(os.getpid(), sent)
         go_on.wait(60)
 

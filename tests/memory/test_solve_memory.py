@@ -36,12 +36,7 @@ def wide(tmp_path_factory):
 )
 def test_fit__keeps_the_promise_of_the_smallest_budget(wide, tmp_path, method, engine, is_held):
     peak, budget = solve(
-        tmp_path,
-        method=method,
-        engine=engine,
-        ensemble=wide,
-        parameters={"n_clusters": 4},
-        held=is_held,
+        tmp_path, method=method, engine=engine, ensemble=wide, parameters={"n_clusters": 4}, held=is_held
     )
     assert peak <= budget, f"{peak / 1e6:.0f} MB in use under a budget of {budget / 1e6:.0f} MB"
 

@@ -2,19 +2,18 @@
 
 import os
 import signal
-from typing import Any
 
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
 
 WRITES = {"snapshot": (Snapshots, "save"), "block": (FileBlocks, "write")}
 
 
-def die_after(what: str, n_writes: int) -> None:
+def die_after(what, n_writes):
     """Have this process killed once it has written as many snapshots or blocks of a solve."""
     kind, name = WRITES[what]
     write, n_written = getattr(kind, name), 0
 
-    def deadly(*arguments: Any) -> None:
+    def deadly(*arguments):
         nonlocal n_written
         write(*arguments)
         n_written += 1

@@ -1,12 +1,9 @@
 """Calls of functions that only kernels call."""
 
-from collections.abc import Callable
-from typing import Any
-
 from bigcons.kernels._jit import jit
 
 
-def compiled(leaf: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(leaf):
     """Return a kernel that calls a leaf, which Python itself would run as it is written."""
 
     @jit

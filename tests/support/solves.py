@@ -1,8 +1,5 @@
 """Solves of PCC that must end with the same bits however run: all pairs, tiles, drawn pairs."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from bigcons import Ensemble
@@ -15,7 +12,7 @@ SOLVES = ["l2", "kl of tiles", "l2 of drawn pairs"]
 WEIGHTED = ["by entropy", "by weights"]
 
 
-def store_data(folder: Path) -> None:
+def store_data(folder):
     """Store an ensemble of twelve chunks, noisy copies of five groups with gaps, and pairs in tiles of it."""
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 5, (N_OBJECTS, 1))
@@ -27,7 +24,7 @@ def store_data(folder: Path) -> None:
     sample(ensemble, per_object=20, tiles=4, out=folder / "pairs.zarr", random_state=0)
 
 
-def parameters(solve: str, folder: Path) -> dict[str, Any]:
+def parameters(solve, folder):
     """Return the parameters of PCC for one of SOLVES or WEIGHTED: three passes, from a solved subsample."""
     common = {"n_clusters": 5, "n_init": 2, "max_iter": 3, "tol": 0.0, "random_state": 7}
     own = {

@@ -10,13 +10,7 @@ MISSING = -1
 
 @st.composite
 def label_matrices(
-    draw,
-    min_objects=1,
-    max_objects=12,
-    min_partitions=1,
-    max_partitions=5,
-    max_clusters=4,
-    gaps=True,
+    draw, min_objects=1, max_objects=12, min_partitions=1, max_partitions=5, max_clusters=4, gaps=True
 ):
     """Draw ``(n_objects, n_partitions)`` int8 labels, -1 where missing; every partition labels an object.
 
