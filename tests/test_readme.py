@@ -16,6 +16,8 @@ from click.testing import CliRunner
 
 from bigcons import Consensus
 from bigcons.cli import main
+from bigcons.datasets import planted_features
+from bigcons.metrics import adjusted_rand
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -49,6 +51,7 @@ def test_readme__shell_lines_run_and_make_their_own_file(tmp_path, monkeypatch):
     run_lines(block)
     exported = pa.csv.read_csv("labels.csv")
     np.testing.assert_array_equal(exported["label"], Consensus.open("out/consensus.zarr").labels)
+    assert adjusted_rand(planted_features(2000, 10, random_state=0)[1], exported["label"].to_numpy()) > 0.95
     assert Path("report.html").exists()
 
 

@@ -58,6 +58,10 @@ from bigcons.trust.groups import (
 from bigcons.trust.placement import ClusterSupport, Placement, independent_share
 from bigcons.weights import Weights, counts_of
 
+FEWEST_OBJECTS = 2
+"""The fewest objects of the sample in a cluster of a given number, where a tree has as many: a lone one is an
+outlier, which most partitions may set apart, rather than a cluster."""
+
 
 @dataclass(eq=False)
 class TreePass(Passes):
@@ -149,8 +153,9 @@ def cut_sample(
 ) -> First:
     """Return ``K`` clusters of a sample, cut from its trees; of a chosen number, as that was found."""
     groups = found or sample.groups(n_groups_for(K), at_any_scale=True)
-    cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else 0, trees)
-    if not is_chosen and trees == TREES and (divided := sample.divided(K)) is not None:
+    cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else FEWEST_OBJECTS, trees)
+    divided = None if is_chosen or trees != TREES else sample.divided(K)
+    if divided and np.bincount(divided.of_objects[divided.of_objects >= 0]).min() >= FEWEST_OBJECTS:
         cut = max(cut, divided, key=attrgetter("merit"))
     # a tree merges groups of objects that err with each other, or all with one of the clusters
     labeled = sample.labels, sample.offsets, sample.counts
@@ -234,8 +239,9 @@ class ConsensusTree(ConsensusClusterer):
     merge the groups: by average link of the locally weighted co-association, and by distinctness, how cleanly
     the partitions that separate two clusters do so. Both are cut, spherical k-means of the embedding makes as
     many clusters, and what has the largest product of mean normalized mutual information with the partitions
-    and mean distinctness is taken: see `bigcons.trust.groups`. "auto" cuts the better tree of the groups in
-    which the number was found, which is ``tree_``.
+    and mean distinctness is taken: see `bigcons.trust.groups`. A lone object of the sample is no cluster
+    where a tree has as many others. "auto" cuts the better tree of the groups in which the number was found,
+    which is ``tree_``.
     Where a sample has fewer than 4 labels for each of many base clusters, groups are of all objects, three
     for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.
     Objects of the sample move to their most probable cluster by their labels, some of which may be errors.

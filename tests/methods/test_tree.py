@@ -242,3 +242,13 @@ def test_objects_that_err__do_not_join_one_cluster(n):
     model = ConsensusTree(6, random_state=0).fit(labels)
     assert adjusted_rand(classes, model.labels_) > 0.9
     assert adjusted_rand(classes, consensus_tree(labels, random_state=0).labels(6)) > 0.9
+
+
+def test_a_lone_object__that_most_partitions_set_apart_is_no_cluster_of_a_given_number():
+    rng, truth = np.random.default_rng(0), np.repeat([0, 1, 2], [300, 120, 80])
+    labels = np.stack([truth if u % 4 == 0 else np.minimum(truth, 1) for u in range(40)], axis=1)
+    labels = np.where(rng.random(labels.shape) < 0.02, rng.integers(0, 3, labels.shape), labels)
+    labels[0, 4:] = 3
+    model = quiet(ConsensusTree(3, random_state=0), labels)
+    assert adjusted_rand(truth, model.labels_) > 0.97
+    assert np.bincount(model.labels_).min() > 50
