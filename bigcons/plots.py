@@ -142,7 +142,7 @@ def refused(given: Any, remedy: str) -> InvalidInputError:
 def trust_of(given: Any) -> Any:
     """Return the `Trust` of a clusterer or of a Consensus; raise InvalidInputError if there is none."""
     try:
-        return given.trust if hasattr(given, "read_trust") else given.trust_
+        return given.trust if hasattr(type(given), "trust_rows") else given.trust_
     except AttributeError as error:
         raise InvalidInputError(str(error)) from None
 
@@ -273,11 +273,10 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     >>> figure.savefig("trust.png")
     """
     found = trust_of(found) if hasattr(type(found), "trust_") else found
-    if hasattr(found, "read_trust"):
-        clusters = found.trust_tables[0]
-        parts = [found.read_trust(block.start, block.stop)["confidence"] for block in found.blocks()]
-    elif hasattr(found, "confidence") and hasattr(found, "clusters"):
-        clusters, parts = found.clusters, [found.confidence]
+    if hasattr(type(found), "trust_rows"):
+        found = found.trust_rows
+    if hasattr(found, "confidence") and hasattr(found, "clusters"):
+        clusters, parts = found.clusters, [found.confidence[:]]
     else:
         raise refused(found, "bigcons.metrics.trust(ensemble, labels), or a consensus of the tree or PCC")
     edges = np.linspace(0, 1, 51)

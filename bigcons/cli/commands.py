@@ -107,7 +107,7 @@ def sample_data(file: str, size: int, random_state: int, overwrite: bool) -> Non
     import pyarrow as pa
 
     from bigcons.datasets import planted_features
-    from bigcons.store.export import export_to
+    from bigcons.store.store import export_to
 
     features = np.round(planted_features(size, 10, random_state=random_state)[0], 4)
     ids = pa.array([f"object-{i:0{len(str(size))}}" for i in range(size)])
@@ -344,13 +344,13 @@ def import_(
     from bigcons.disk.places import place_of
     from bigcons.io.columns import select
     from bigcons.io.files import matching
-    from bigcons.store.ensemble import Ensemble, import_labels, import_memberships
+    from bigcons.store.ensemble import Ensemble, import_labels
     from bigcons.store.pairs import import_pairs
 
     forms: dict[str, tuple[Any, Any]] = {
         "--runs": (runs, Ensemble.from_runs),
         "--long": (long, Ensemble.from_long),
-        "--memberships": (memberships, import_memberships),
+        "--memberships": (memberships, Ensemble.from_memberships),
         "--pairs": (pairs, import_pairs),
         "an import": (True, import_labels),
     }
@@ -530,7 +530,7 @@ def _ending(path: str, ensemble: str | None, name: str) -> tuple[str, str]:
 
     solved = Consensus.open(path)
     sizes = solved.cluster_sizes()
-    trust: Any = solved.trust_tables[0].to_pylist() if solved.has_trust else [{}] * len(sizes)
+    trust: Any = solved.trust_rows.clusters.to_pylist() if solved.has_trust else [{}] * len(sizes)
     known = [name for name in ("confidence", "support") if any(row.get(name) is not None for row in trust)]
     rows = [
         {"cluster": k, "objects": int(sizes[k]), "share": f"{sizes[k] / sizes.sum():.1%}"}
@@ -586,7 +586,7 @@ def methods(name: str | None) -> None:
     argument("features", nargs=-1, required=True, type=TABLE),
     option("--with", "folder", required=True, type=PATH, metavar="FOLDER",
            help="Output of `bigcons run`, or the store of a consensus."),
-    output_option("File for the labels: .parquet, .csv or .npy; or - for CSV to standard output.",
+    output_option("File for the labels: .parquet or .csv; or - for CSV to standard output.",
                   name="FILE", kind=PATH),
     *("id", "header", "sep", "decimal", "memberships", "client", "overwrite"),
 )  # fmt: skip
@@ -648,8 +648,8 @@ def tree(
 
     from bigcons import Consensus, consensus_tree, plots
     from bigcons.disk.commit import new_file, refuse_existing_file
-    from bigcons.store.export import export_to
-    from bigcons.store.opening import open_store
+    from bigcons.store.ensemble import open_store
+    from bigcons.store.store import export_to
 
     if out is not None:
         refuse_existing_file(out, overwrite)
@@ -751,7 +751,7 @@ def plot(consensus: str, out: str, suffix: str, overwrite: bool, **options: Any)
 
 @command(
     argument("consensus", type=PATH),
-    output_option("File for the labels: .parquet, .csv or .npy; or - for CSV to standard output.",
+    output_option("File for the labels: .parquet or .csv; or - for CSV to standard output.",
                   name="FILE", kind=PATH),
     "memberships",
     option("--confidence", is_flag=True, help="Also write confidence, second_labels, second_confidence."),
@@ -762,7 +762,7 @@ def export(consensus: str, out: str, **options: Any) -> None:
     """Write the labels of CONSENSUS to a file.
 
     The file has one row per object, in order: its id, if it has one, under the name it came with, and its
-    label, -1 if no partition labeled it. An .npy has no ids.
+    label, -1 if no partition labeled it.
     """
     from bigcons import Consensus
 
@@ -779,7 +779,7 @@ def info(store: str) -> None:
 
     Its data are not read.
     """
-    from bigcons.store.opening import open_store
+    from bigcons.store.ensemble import open_store
 
     emit(open_store(store).info())
 
@@ -791,7 +791,7 @@ def verify(store: str) -> None:
     STORE is an ensemble or a pair table (.zarr or .parquet), or a consensus. The check stops at the first
     difference. Ends with 0 if STORE is intact, else with 1 and what is damaged.
     """
-    from bigcons.store.opening import open_store
+    from bigcons.store.ensemble import open_store
 
     result = open_store(store).verify()
     emit({"ok": True, **result}, f"{store} is intact.\n{facts(result)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,6 +21,9 @@ from bigcons.errors import StoreNotFoundError
 
 MAX_CHUNK_BYTES = 1 << 31
 METADATA = "zarr.json"
+CODECS = ("bytes", "zstd", "blosc", "crc32c")
+"""The codecs of arrays of others, at most one of them a compressor; none executes code from the data."""
+
 Written = dict[tuple[str, int], int]
 """The digests of rows of chunks that were written, by the name of their array and their number."""
 
@@ -28,14 +32,33 @@ AT_ONCE = 4
 
 
 class StoredArray:
-    """An array of a store, in chunks of its rows and columns; picklable and thread-safe."""
+    """An array of a store, in chunks of its rows and columns; picklable and thread-safe.
 
-    def __init__(self, place: Place, array: Array, remedy: str = "") -> None:
+    Rows, or entries, are read when sliced.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        array: Array,
+        remedy: str = "",
+        check: Callable[[], None] | None = None,
+        *,
+        fill: Any = None,
+        has_checksums: bool = True,
+    ) -> None:
+        """Take the folder of the array; ``check`` raises an error if what was read may be of two stores.
+
+        ``fill`` is the value of chunks that are missing, which are damage without.
+        """
         self.place = place
+        self.chunks: tuple[int, ...] = array.chunks
+        self._fill, self._has_checksums = fill, has_checksums
         self.array = array
         self.shape: tuple[int, ...] = array.shape
         self.dtype: np.dtype = np.dtype(array.dtype)
-        self._remedy = remedy
+        self.ndim: int = len(array.shape)
+        self._remedy, self._check = remedy, check
 
     @classmethod
     def create(cls, place: Place, array: Array) -> StoredArray:
@@ -46,13 +69,25 @@ class StoredArray:
     def files_of(self, row: int) -> list[Place]:
         """Return the files of a row of chunks."""
         rows = self.place / "c" / str(row)
-        if len(self.shape) == 1:
+        if self.ndim == 1:
             return [rows]
         return [rows / str(column) for column in range(-(-self.shape[1] // self.array.chunks[1]))]
 
+    def __getitem__(self, index: Any) -> np.ndarray:
+        rows, *columns = index if isinstance(index, tuple) else (index,)
+        part = self.read(*rows.indices(self.shape[0])[:2])
+        return part[(slice(None), *columns)] if columns else part
+
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return entries, or rows; raises CorruptStoreError for a chunk that is damaged or missing."""
-        height = self.array.chunks[0]
+        try:
+            return self._read(start, stop)
+        finally:
+            if self._check is not None:
+                self._check()
+
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        height, width = (*self.array.chunks, 1)[:2]
         rows = range(start // height, -(-stop // height)) if start < stop else range(0)
         files = [(file, row, column) for row in rows for column, file in enumerate(self.files_of(row))]
         if len(files) == 1:
@@ -63,22 +98,16 @@ class StoredArray:
         def fill(part: tuple[Place, int, int]) -> None:
             file, row, column = part
             low, high = max(start, row * height), min(stop, (row + 1) * height)
+            target = out[low - start : high - start]
             values = self._chunk(file, row)[low - row * height : high - row * height]
-            if len(self.shape) == 1:
-                out[low - start : high - start] = values
-                return
-            width = self.array.chunks[1]
-            columns = out[low - start : high - start, column * width : (column + 1) * width]
-            columns[...] = values[:, : columns.shape[1]]
+            if self.ndim == 2:
+                target = target[:, column * width : (column + 1) * width]
+                values = values[:, : target.shape[1]]
+            target[...] = values
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for _ in pool.map(fill, files):
-                pass
+            list(pool.map(fill, files))
         return out
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        start, stop, _ = rows.indices(self.shape[0])
-        return self.read(start, stop)
 
     def _chunk(self, file: Place, row: int) -> np.ndarray:
         """Return a chunk, in its full shape; no compressor adds more than a 64th and a megabyte."""
@@ -92,14 +121,20 @@ class StoredArray:
             try:
                 content = np.frombuffer(file.read(values.nbytes + values.nbytes // 64 + (1 << 20)), np.uint8)
             except (FileNotFoundError, NotADirectoryError):
-                raise corrupt(file, f"is missing: {what}", self._remedy) from None
-            packed, checksum = content[:-4], content[-4:].tobytes()
-            if CRC32C.checksum(packed) != int.from_bytes(checksum, "little"):
-                raise ValueError("wrong checksum")
-            if stated_size(self.array.compressor, packed[:18].tobytes()) != values.nbytes:
+                if self._fill is None:
+                    raise corrupt(file, f"is missing: {what}", self._remedy) from None
+                values[...] = self._fill
+                return values
+            if self._has_checksums:
+                content, checksum = content[:-4], content[-4:].tobytes()
+                if CRC32C.checksum(content) != int.from_bytes(checksum, "little"):
+                    raise ValueError("wrong checksum")
+            if self.array.compressor == "none":
+                return content.view(self.dtype).reshape(values.shape)
+            if stated_size(self.array.compressor, content[:18].tobytes()) != values.nbytes:
                 raise ValueError("it does not decompress to a chunk")
             codec = zstd if self.array.compressor == "zstd" else blosc
-            codec.decompress(packed, values)
+            codec.decompress(content, values)
         return values
 
     def write(self, start: int, values: np.ndarray) -> Written:
@@ -209,3 +244,36 @@ def read_metadata(place: Place) -> dict[str, Any]:
     if not isinstance(metadata, dict) or metadata.get("zarr_format") != 3:
         raise corrupt(place, "is not Zarr version 3", "rewrite it with zarr_format=3.")
     return metadata
+
+
+def open_array(place: Place) -> StoredArray:
+    """Open an array of one or two dimensions that was not written by bigcons, for reading.
+
+    Raises StoreNotFoundError, and CorruptStoreError for damaged metadata, other codecs than ``CODECS``, and
+    chunks above 2 GiB.
+    """
+    metadata = read_metadata(place)
+    with decoding(lambda reason: corrupt(place, f"is damaged, or no array of numbers ({reason})")):
+        shape, kind = tuple(map(int, metadata["shape"])), np.dtype(metadata["data_type"])
+        chunks = tuple(map(int, metadata["chunk_grid"]["configuration"]["chunk_shape"]))
+        first, *codecs = metadata["codecs"]
+        names = [codec["name"] for codec in codecs]
+        compressors = [name for name in names if name != "crc32c"]
+        keys = metadata["chunk_key_encoding"]
+        is_plain = keys["name"] == "default" and keys.get("configuration", {}).get("separator", "/") == "/"
+        is_known = compressors in ([], ["zstd"], ["blosc"]) and names[len(compressors) :] in ([], ["crc32c"])
+        if first["name"] != "bytes" or not is_known or not is_plain:
+            told = ", ".join([first["name"], *names])
+            what = f"uses codecs or keys of chunks that are not supported ({told})"
+            raise corrupt(place, what, "rewrite it with zstd, without shards.")
+        n_bytes = int(np.prod(chunks, dtype=object)) * kind.itemsize
+        if len(shape) not in (1, 2) or len(chunks) != len(shape) or min(shape) < 0 or kind.kind not in "biuf":
+            raise ValueError(f"{metadata['data_type']} of shape {shape}")
+        if min(chunks) < 1 or n_bytes > MAX_CHUNK_BYTES:
+            raise ValueError(f"chunks of {chunks}, of no size or above 2 GiB")
+        endian = first.get("configuration", {}).get("endian", "little")
+        dtype = kind.newbyteorder("<" if endian == "little" else ">")
+        fill = np.array(metadata["fill_value"], kind)
+        compressor = {"blosc": "lz4", "zstd": "zstd"}.get("".join(compressors), "none")
+        array = Array(shape, chunks, dtype.str, (), compressor)
+        return StoredArray(place, array, "restore it.", fill=fill, has_checksums="crc32c" in names)

@@ -8,9 +8,14 @@ their own environment.
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -18,13 +23,15 @@ from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from bigcons.disk.files import MOST_BYTES, READ_AHEAD, Place, checked_size
-from bigcons.errors import (
-    InvalidInputError,
-    MissingDependencyError,
-    StoreError,
-    StoreNotFoundError,
-    first_line,
+from bigcons import errors
+from bigcons.disk.files import (
+    MOST_BYTES,
+    READ_AHEAD,
+    Place,
+    checked_size,
+    is_running,
+    machine,
+    read_json,
 )
 
 if TYPE_CHECKING:
@@ -165,11 +172,74 @@ class BucketPlace:
                 obstore.delete(self.bucket, keys[first : first + 1000])
             obstore.delete(self.bucket, self.key)
 
-    def for_zarr(self) -> Any:
-        """Return this folder as a Zarr store; otherwise Zarr marks all folders above it as groups."""
-        from zarr.storage import ObjectStore
+    @contextmanager
+    def lock(self, seconds: float) -> Iterator[Callable[[], None]]:
+        """Hold the lease of the store here; see `bigcons.disk.places.writer_lock`."""
+        lease = Lease(self, seconds)
+        try:
+            yield lease.check
+        finally:
+            lease.release()
 
-        return ObjectStore(_connect_to(str(self)), read_only=True)
+
+class Lease:
+    """The right to write to the store at ``place`` in a bucket, renewed by a thread until `release`."""
+
+    def __init__(self, place: BucketPlace, seconds: float) -> None:
+        self._place, self._seconds = place, seconds
+        self._object = place.sibling(f".{place.name}.lock")
+        self._token = uuid.uuid4().hex
+        version = self._put("create")
+        while version is None:
+            stamp, holder = self._object.stamp(), self._read()
+            left, process = float(holder.get("expires", 0)) - time.time(), holder.get("process")
+            is_gone = holder.get("machine") == machine() and not is_running(int(process or 0))
+            if left > 0 and not is_gone:
+                raise errors.StoreLockedError(
+                    f"{place} is being written by process {process} on {holder.get('host')}; "
+                    f"wait until it is done, or {left:.0f} seconds if it was killed.",
+                    path=place,
+                )
+            # replace the lease of a dead or lost writer, unless another writer was faster
+            version = self._put("create" if stamp is None else {"e_tag": stamp[0]})  # type: ignore[index]
+        self._released = threading.Event()
+        self._renewer = threading.Thread(
+            target=self._renew, args=(version,), name="bigcons-lock", daemon=True
+        )
+        self._renewer.start()
+
+    def check(self) -> None:
+        """Raise StoreError unless this writer still holds the lease."""
+        if self._read().get("token") != self._token:
+            raise errors.StoreError(
+                f"{self._place}: the lock was lost to another writer, because its lease of {self._seconds:g} "
+                "seconds expired without renewal; write the store again.",
+                path=self._place,
+            )
+
+    def release(self) -> None:
+        """Release the lease unless another writer has taken it over."""
+        self._released.set()
+        self._renewer.join()
+        if self._read().get("token") == self._token:
+            self._object.remove()
+
+    def _renew(self, version: Any) -> None:
+        while version is not None and not self._released.wait(self._seconds / 4):
+            with suppress(errors.StoreError):  # retried in the next round; `check` decides before the commit
+                version = self._put(version)
+
+    def _put(self, mode: Any) -> dict[str, str] | None:
+        owner = {"process": os.getpid(), "host": socket.gethostname(), "machine": machine()}
+        content = {**owner, "token": self._token, "expires": time.time() + self._seconds}
+        return self._object.put(json.dumps(content).encode(), mode=mode)
+
+    def _read(self) -> dict[str, Any]:
+        """Return the content of the lease; empty if it does not exist or is not valid JSON."""
+        content = None
+        with suppress(FileNotFoundError, errors.CorruptStoreError):
+            content = read_json(self._object, 1 << 12)
+        return content if isinstance(content, dict) else {}
 
 
 class _ObjectFile(io.RawIOBase):
@@ -178,7 +248,7 @@ class _ObjectFile(io.RawIOBase):
     def __init__(self, place: BucketPlace) -> None:
         found = place.head()
         if found is None:
-            raise StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
+            raise errors.StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
         self._place, self._at = place, 0
         self._size, self._tag = found["size"], found["e_tag"]
 
@@ -204,7 +274,9 @@ class _ObjectFile(io.RawIOBase):
         with bucket_errors(self._place), suppress(FileNotFoundError, PreconditionError):
             n_bytes = _fill(view, obstore.get(self._place.bucket, self._place.key, options=options))
         if n_bytes != len(view):
-            raise StoreError(f"{self._place} has changed while it was read; read it again.", path=self._place)
+            raise errors.StoreError(
+                f"{self._place} has changed while it was read; read it again.", path=self._place
+            )
         self._at += len(view)
         return len(view)
 
@@ -222,10 +294,10 @@ def bucket_place(url: str) -> BucketPlace:
     """Return the place that a URL such as ``s3://bucket/path`` names."""
     parts = _URL.fullmatch(url.rstrip("/"))
     if parts is None:
-        raise InvalidInputError(f"{url} does not name a path in a bucket; use s3://bucket/path.")
+        raise errors.InvalidInputError(f"{url} does not name a path in a bucket; use s3://bucket/path.")
     root, key = f"{parts[1].lower()}://{parts[2]}", re.sub("/+", "/", parts[3])
     if {".", ".."} & set(key.split("/")):
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             f"{url} contains '.' or '..', which keys in a bucket cannot; use the full path."
         )
     return BucketPlace(root, key, _connect_to(root))
@@ -243,7 +315,7 @@ def _connect(url: str, _settings: frozenset[tuple[str, str]]) -> ObjectStore:
         from obstore.exceptions import BaseError
         from obstore.store import from_url
     except ImportError:
-        raise MissingDependencyError(
+        raise errors.MissingDependencyError(
             f"{url} needs obstore, which is not installed; run: pip install 'bigcons[s3]'.", extra="s3"
         ) from None
     # enough for a busy server; an unreachable one fails within seconds
@@ -251,8 +323,8 @@ def _connect(url: str, _settings: frozenset[tuple[str, str]]) -> ObjectStore:
     try:
         return from_url(quote(url, safe=":/"), retry_config=retries)
     except (BaseError, ValueError) as error:
-        raise InvalidInputError(
-            f"{url} cannot be used ({first_line(error)}); check the URL and the AWS_* settings."
+        raise errors.InvalidInputError(
+            f"{url} cannot be used ({errors.first_line(error)}); check the URL and the AWS_* settings."
         ) from None
 
 
@@ -272,10 +344,7 @@ def bucket_errors(place: BucketPlace) -> Iterator[None]:
             raise
         status = re.search("status code: (40[13])", text)  # of a refused list, which is a general error
         code = re.search("<Code>([A-Za-z]{1,40})</Code>", text)
-        settings = server = f"the {'GOOGLE' if bucket.startswith('gs:') else 'AZURE'}_* settings"
-        if bucket.startswith("s3:"):
-            settings = "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"
-            server = "AWS_ENDPOINT_URL and AWS_REGION"
+        settings = "AWS_ENDPOINT_URL and AWS_REGION, or the GOOGLE_* or AZURE_* settings"
         if "NoSuchBucket" in text:
             what = f"{bucket} does not exist; check the URL, or create the bucket."
         elif "latest/api/token" in text:  # obstore's last resort: the metadata service of a cloud instance
@@ -284,14 +353,13 @@ def bucket_errors(place: BucketPlace) -> Iterator[None]:
                 "AWS_SECRET_ACCESS_KEY (or AWS_SKIP_SIGNATURE=true for a public bucket)."
             )
         elif status or isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
-            answer = " ".join(found[1] for found in (status, code) if found)
-            says = f" (the server says {answer})" if answer else ""
+            answer = " ".join(match[1] for match in (status, code) if match)
             what = (
-                f"{place} cannot be accessed with these credentials{says}; check {settings} and their "
-                "permissions."
+                f"{place} cannot be accessed with these credentials (the server says {answer}); check "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or those of another service, and permissions."
             )
         elif "builder error" in text:
             what = f"{bucket} is on a server without TLS (http); set AWS_ALLOW_HTTP=true to allow it."
         else:
-            what = f"{bucket} cannot be reached ({first_line(error)}); check the network, {server}."
-        raise StoreError(what, path=str(place)) from None
+            what = f"{bucket} cannot be reached ({errors.first_line(error)}); check the network, {settings}."
+        raise errors.StoreError(what, path=str(place)) from None

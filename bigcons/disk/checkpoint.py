@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.files import Place, StorePath, pack, unpack
+from bigcons.disk.files import Place, StorePath, corrupt, pack, unpack
 from bigcons.disk.places import disk_errors, place_of
 from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.memory import Block
@@ -58,11 +58,20 @@ class FileBlocks:
         self.run = run
 
     def read(self, generation: int, block: Block) -> np.ndarray:
-        """Return the rows of a block; raises CorruptStoreError if they are lost, damaged or others'."""
-        rows, fault = self._load(generation, block)
-        if fault is not None:
-            raise CorruptStoreError(f"{fault}; {_START_OVER}", path=self._place(generation, block))
-        return rows
+        """Return the rows of a block, which may be written to.
+
+        Raises CorruptStoreError if they are lost, damaged or others'.
+        """
+        place, n_bytes = self._place(generation, block), block.n_rows * self.n_columns * self.dtype.itemsize
+        try:
+            content = memoryview(place.read(n_bytes + SEAL_BYTES))
+        except FileNotFoundError:
+            raise corrupt(place, "is missing", _START_OVER) from None
+        if len(content) < n_bytes + SEAL_BYTES:
+            raise corrupt(place, "is truncated", _START_OVER)
+        if content[-SEAL_BYTES:] != self._seal(generation, block, content[:-SEAL_BYTES]):
+            raise corrupt(place, "is damaged, or the block of another pass, place or run", _START_OVER)
+        return np.frombuffer(content[:-SEAL_BYTES], self.dtype).reshape(block.n_rows, self.n_columns)
 
     def write(self, generation: int, block: Block, rows: np.ndarray) -> None:
         """Store the rows of a block; a second write replaces the first atomically."""
@@ -82,28 +91,14 @@ class FileBlocks:
 
     def fault(self, generation: int, block: Block) -> str | None:
         """Return what is wrong with a block, with its path; None if it is whole, of plausible numbers."""
-        rows, fault = self._load(generation, block)
-        # no number that a run writes to a float32 block is larger; fourth powers of what is would overflow
-        if fault is None and rows.dtype.kind == "f" and not (np.abs(rows) <= 2.0**24).all():
-            fault = f"{self._place(generation, block)} has numbers that are not finite or too large"
-        return fault
-
-    def _load(self, generation: int, block: Block) -> tuple[np.ndarray, str | None]:
-        """Return the rows of a block, which may be written to, and what is wrong with it, if anything."""
-        place, n_bytes = self._place(generation, block), block.n_rows * self.n_columns * self.dtype.itemsize
-        none = np.empty((0, self.n_columns), self.dtype)
         try:
-            content = memoryview(place.read(n_bytes + SEAL_BYTES))
-        except FileNotFoundError:
-            return none, f"{place} is missing"
+            rows = self.read(generation, block)
         except CorruptStoreError as error:
-            return none, str(error).rpartition(";")[0]
-        if len(content) < n_bytes + SEAL_BYTES:
-            return none, f"{place} is truncated"
-        if content[-SEAL_BYTES:] != self._seal(generation, block, content[:-SEAL_BYTES]):
-            return none, f"{place} is damaged, or the block of another pass, place or run"
-        rows = np.frombuffer(content[:-SEAL_BYTES], self.dtype)
-        return rows.reshape(block.n_rows, self.n_columns), None
+            return str(error).rpartition(";")[0]
+        # no number that a run writes to a float32 block is larger; fourth powers of what is would overflow
+        if rows.dtype.kind == "f" and not (np.abs(rows) <= 2.0**24).all():
+            return f"{self._place(generation, block)} has numbers that are not finite or too large"
+        return None
 
     def _seal(self, generation: int, block: Block, content: Any) -> bytes:
         return _hash(struct.pack("<16sqqI", self.run, generation, block.index, zlib.crc32(content)))
@@ -177,13 +172,12 @@ class Snapshots:
             if version != SNAPSHOT_FORMAT:
                 raise InvalidInputError(
                     f"{self.folder} contains a run in format {version} of another version of bigcons; this "
-                    f"one reads format {SNAPSHOT_FORMAT}: finish the run with that version, or start over "
-                    "with overwrite=True (--overwrite)."
+                    f"one reads format {SNAPSHOT_FORMAT}: finish the run with that version, or {_START_OVER}"
                 )
             if told := differences(found.head["fingerprint"], self.fingerprint):
                 raise InvalidInputError(
                     f"{self.folder} holds an unfinished run with {told}; repeat the call that started it, or "
-                    "start over with overwrite=True (--overwrite)."
+                    + _START_OVER
                 )
             yield found
 
@@ -192,22 +186,20 @@ class Snapshots:
         damage: CorruptStoreError | None = None
         n_whole = 0
         for file in (self._file, self._before):
-            try:
-                content = bytes(file.read())
-                head, arrays = unpack(content[:-SEAL_BYTES])
-                is_whole = _hash(content[:-SEAL_BYTES]) == content[-SEAL_BYTES:]
-                if not is_whole or not all(isinstance(head[name], dict) for name in ("fingerprint", "facts")):
-                    raise ValueError("another hash, or no fingerprint")
-            except FileNotFoundError:
-                continue
-            except CorruptStoreError as error:
-                damage = damage or error
-            except (ValueError, LookupError, TypeError):
-                what = f"{file} is damaged, or of an earlier version of bigcons"
-                damage = damage or CorruptStoreError(f"{what}; {_START_OVER}", path=file)
-            else:
-                n_whole += 1
-                yield Snapshot(file is self._file, arrays, head, head["facts"])
+            with suppress(FileNotFoundError):
+                try:
+                    content = bytes(file.read())
+                    head, arrays = unpack(content[:-SEAL_BYTES])
+                    if _hash(content[:-SEAL_BYTES]) != content[-SEAL_BYTES:]:
+                        raise ValueError("another hash")
+                    snapshot = Snapshot(file is self._file, arrays, head, dict(head["facts"]))
+                    dict(head["fingerprint"])
+                except (CorruptStoreError, ValueError, LookupError, TypeError):
+                    what = "is damaged, or of an earlier version of bigcons"
+                    damage = damage or corrupt(file, what, _START_OVER)
+                else:
+                    n_whole += 1
+                    yield snapshot
         if damage is not None and not n_whole:
             raise damage
 

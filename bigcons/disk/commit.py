@@ -23,11 +23,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import numpy as np
-
+from bigcons import errors
 from bigcons.disk.checkpoint import differences
 from bigcons.disk.files import MOST_JSON_BYTES, Place, StorePath, corrupt, parse_json, read_json
-from bigcons.disk.locks import writer_lock
 from bigcons.disk.places import (
     DiskPlace,
     atomic_file,
@@ -36,16 +34,9 @@ from bigcons.disk.places import (
     local_path,
     place_of,
     sync,
+    writer_lock,
 )
 from bigcons.disk.schema import FORMAT_VERSION, KINDS
-from bigcons.errors import (
-    CorruptStoreError,
-    DamagedFileError,
-    InvalidInputError,
-    StoreError,
-    StoreExistsError,
-    StoreNotFoundError,
-)
 from bigcons.validation import check_flag
 from bigcons.version import __version__
 
@@ -55,9 +46,7 @@ PARQUET_HEAD = "_bigcons.json"
 
 PARQUET = (".parquet", ".pq")
 
-_OLD_HEADS = ("manifest.json", "_manifest.json")
-"""Of format 1."""
-
+_DATA_FOLDER = re.compile("data-[0-9a-f]{32}")
 
 # Heads
 
@@ -84,7 +73,7 @@ def write_head(
         "format_version": FORMAT_VERSION,
         "kind": kind,
         "created_by": f"bigcons {__version__}",
-        "body": json.loads(json.dumps(body, default=_plain)),
+        "body": json.loads(json.dumps(body, default=lambda value: getattr(value, "tolist", value.__str__)())),
     }
     content: dict[str, Any] = {"attributes": {"bigcons": head}}
     if not parquet:
@@ -104,12 +93,10 @@ def head_of(path: StorePath | Place) -> Place:
 
 
 def is_store(path: StorePath | Place) -> bool:
-    """Return whether ``path`` is a store of any kind, also a damaged one or one of an earlier bigcons."""
-    place = place_of(path)
-    with suppress(FileNotFoundError, NotADirectoryError, DamagedFileError):
-        if b'"bigcons"' in head_of(place).read(MOST_JSON_BYTES):
-            return True
-    return any((place / name).is_file() for name in _OLD_HEADS)
+    """Return whether ``path`` is a store of any kind, also a damaged one."""
+    with suppress(FileNotFoundError, NotADirectoryError, errors.DamagedFileError):
+        return b'"bigcons"' in head_of(path).read(MOST_JSON_BYTES)
+    return False
 
 
 def stored_kind(path: StorePath | Place) -> str | None:
@@ -143,12 +130,12 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
     if not is_whole:
         raise corrupt(file, "is damaged or not written by bigcons", "restore the store from a copy.")
     if version > FORMAT_VERSION:
-        raise StoreError(
+        raise errors.StoreError(
             f"{place} has format {version}, newer than {FORMAT_VERSION}; upgrade bigcons.", path=place
         )
     if kind not in (None, found):
         what = KINDS.get(found, "a store of another kind")
-        raise StoreNotFoundError(f"{place} is {what}; {KINDS[str(kind)]} is needed here.", path=place)
+        raise errors.StoreNotFoundError(f"{place} is {what}; {KINDS[str(kind)]} is needed here.", path=place)
     return Head(found, body, data, file.name == PARQUET_HEAD)
 
 
@@ -156,34 +143,20 @@ def _data_folder_in(content: Any) -> str | None:
     """Return the name of the folder of a store in a bucket, by the object at its path; None without one."""
     with suppress(LookupError, TypeError):
         name = content["attributes"]["bigcons"]["data"]
-        return name if _is_data_folder(name) else None
+        return name if _DATA_FOLDER.fullmatch(name) else None
     return None
 
 
-def _no_store(place: Place) -> StoreError:
-    """Return the error that there is no store at ``place`` that this version reads."""
-    if any((place / name).is_file() for name in _OLD_HEADS):
-        return StoreError(
-            f"{place} was stored by an earlier version of bigcons, in a format that this one does not read; "
-            "import or compute it again, elsewhere or once it is removed.",
-            path=place,
-        )
+def _no_store(place: Place) -> errors.StoreError:
+    """Return the error that there is no store at ``place``."""
     what = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
     inside = [name for name in place.names()[:20] if is_store(place / name)]  # a bucket is asked for each
     remedy = f"give {' or '.join(inside)} in it" if inside else "check the path"
-    return StoreNotFoundError(f"{place} {what}; {remedy}.", path=place)
+    return errors.StoreNotFoundError(f"{place} {what}; {remedy}.", path=place)
 
 
 def _checksum(content: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(content, sort_keys=True).encode())
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    if isinstance(value, os.PathLike):
-        return str(value)
-    raise TypeError(f"a head holds JSON values, not {type(value).__name__}")
 
 
 # Stores
@@ -278,19 +251,15 @@ def _sweep_folders(place: Place) -> None:
     """Remove data folders that the head does not name: older ones, and those of killed writers."""
     named = _named_by(place)
     for name in place.names():
-        if _is_data_folder(name) and name != named:
+        if _DATA_FOLDER.fullmatch(name) and name != named:
             (place / name).remove()
 
 
 def _named_by(place: Place) -> str | None:
     """Return the name of the folder of a store in a bucket, None without one."""
-    with suppress(FileNotFoundError, CorruptStoreError):
+    with suppress(FileNotFoundError, errors.CorruptStoreError):
         return _data_folder_in(read_json(place / HEAD))
     return None
-
-
-def _is_data_folder(name: object) -> bool:
-    return isinstance(name, str) and re.fullmatch(r"data-[0-9a-f]{32}", name) is not None
 
 
 # What is there already
@@ -328,9 +297,9 @@ def refuse_other(path: StorePath | Place, told: str) -> None:
         raise _taken(path, f" and was made with {told}")
 
 
-def _taken(path: StorePath | Place, told: str = "") -> StoreExistsError:
+def _taken(path: StorePath | Place, told: str = "") -> errors.StoreExistsError:
     remedy = "pass overwrite=True (--overwrite) or choose another path."
-    return StoreExistsError(f"{path} exists{told}; {remedy}", path=path)
+    return errors.StoreExistsError(f"{path} exists{told}; {remedy}", path=path)
 
 
 def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> None:
@@ -345,22 +314,24 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     if suffix is not None and not (kind == "ensemble" and names_parquet(place)):
         what = KINDS.get(kind or "", "a store")
         also = {"ensemble": " or, on a disk, .parquet", "consensus": "; export() writes its labels to a file"}
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             f"{place} has suffix {suffix[0]!r}, but {what} is stored as .zarr{also.get(kind or '', '')}."
         )
     _refuse_inside_store(place)
     is_taken = place.exists()
     if is_taken and not isinstance(place, DiskPlace):  # a killed writer may have left data folders
-        is_taken = place.is_file() or not all(_is_data_folder(name) for name in place.names())
+        is_taken = place.is_file() or not all(map(_DATA_FOLDER.fullmatch, place.names()))
     if not is_taken:
         return
     if not overwrite:
         raise _taken(place)
     if not is_store(place):
-        raise StoreExistsError(f"{place} exists and is not a bigcons store; choose another path.", path=place)
-    with suppress(CorruptStoreError):
+        raise errors.StoreExistsError(
+            f"{place} exists and is not a bigcons store; choose another path.", path=place
+        )
+    with suppress(errors.CorruptStoreError):
         if kind not in (None, found := read_head(place).kind):
-            raise StoreExistsError(
+            raise errors.StoreExistsError(
                 f"{place} exists and is {KINDS.get(found, 'a store of another kind')}, which would be lost; "
                 "choose another path or remove it.",
                 path=place,
@@ -380,15 +351,15 @@ def _refuse_inside_store(place: Place) -> None:
     else:
         parents = [f"{place.root}/{place.key[: slash.start()]}" for slash in re.finditer("/", place.key)]
     for parent in parents:
-        is_inside = False
-        with suppress(StoreError):  # of a folder that these credentials cannot look into
-            is_inside = is_store(parent)
-        if is_inside:
-            raise StoreExistsError(
-                f"{place} is inside the store {parent}, with which it would be replaced; "
-                "choose another path.",
-                path=place,
-            )
+        with suppress(errors.StoreError):  # of a folder that these credentials cannot look into
+            if is_store(parent):
+                break
+    else:
+        return
+    raise errors.StoreExistsError(
+        f"{place} is inside the store {parent}, with which it would be replaced; choose another path.",
+        path=place,
+    )
 
 
 def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> None:
@@ -399,9 +370,11 @@ def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> N
     if source is None:
         return
     target, read_from = place_of(out), place_of(source)
-    names = {str(of.path.resolve() if isinstance(of, DiskPlace) else of) for of in (target, read_from)}
-    if len(names) == 1:
-        raise StoreExistsError(f"{target} is the input and would be lost; choose another path.", path=target)
+    paths = [at.path.resolve() if isinstance(at, DiskPlace) else str(at) for at in (target, read_from)]
+    if paths[0] == paths[1]:
+        raise errors.StoreExistsError(
+            f"{target} is the input and would be lost; choose another path.", path=target
+        )
 
 
 def unless_overwriting(out: StorePath | Place, overwrite: bool) -> str:
@@ -436,7 +409,7 @@ def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     target = local_path(path)
     _refuse_inside_store(DiskPlace(target))
     if target.is_dir():
-        raise StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
+        raise errors.StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
     if target.exists() and not overwrite:
         raise _taken(path)
     return target

@@ -7,12 +7,15 @@ two bytes.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
+import socket
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
@@ -128,3 +131,22 @@ def unpack(content: bytes) -> tuple[Any, dict[str, np.ndarray]]:
         return json.loads(arrays.pop("facts").tobytes()), arrays
     except Exception as error:  # damaged archives raise errors of many types
         raise ValueError(str(error)) from None
+
+
+# Owners of files
+
+
+@cache
+def machine() -> str:
+    """Return a tag of where process numbers mean the same: this host and, on Linux, this container."""
+    numbers = ""
+    with suppress(OSError):
+        numbers = str(Path("/proc/self/ns/pid").readlink())
+    return hashlib.blake2b(f"{socket.gethostname()} {numbers}".encode(), digest_size=4).hexdigest()
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process of this machine runs."""
+    import psutil
+
+    return process < 1 << 31 and psutil.pid_exists(process)

@@ -1,4 +1,4 @@
-"""Places: files and folders on a disk or in a bucket, how files are read and written there, and what is left.
+"""Places: files and folders on a disk or in a bucket, how files are written there, locks, and what is left.
 
 Paths and URLs become places only here. Places in a bucket are in `bigcons.disk.buckets`, which is imported
 when the first URL is opened.
@@ -11,23 +11,20 @@ of the same name removes those whose process is gone; on another machine that ca
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import shutil
-import socket
 import sys
 import tempfile
 import uuid
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from bigcons.disk.files import MOST_BYTES, Place, StorePath, open_file
-from bigcons.errors import InvalidInputError, StoreError
+from bigcons.disk.files import MOST_BYTES, Place, StorePath, is_running, machine, open_file
+from bigcons.errors import InvalidInputError, StoreError, StoreLockedError
 from bigcons.validation import check_path
 
 URL_SCHEMES = ("s3", "gs", "az")
@@ -136,12 +133,6 @@ class DiskPlace:
             with suppress(FileNotFoundError, NotADirectoryError):
                 self.path.unlink()
 
-    def for_zarr(self) -> Any:
-        """Return this folder as a Zarr store that is read only."""
-        from zarr.storage import LocalStore
-
-        return LocalStore(self.path, read_only=True)
-
 
 def place_of(path: StorePath | Place) -> Place:
     """Return the place that a path or URL names.
@@ -243,22 +234,6 @@ def partial_name(name: str) -> str:
     return f".{name}.{machine()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.partial"
 
 
-@cache
-def machine() -> str:
-    """Return a tag of where process numbers mean the same: this host and, on Linux, this container."""
-    numbers = ""
-    with suppress(OSError):
-        numbers = str(Path("/proc/self/ns/pid").readlink())
-    return hashlib.blake2b(f"{socket.gethostname()} {numbers}".encode(), digest_size=4).hexdigest()
-
-
-def is_running(process: int) -> bool:
-    """Return whether a process of this machine runs."""
-    import psutil
-
-    return process < 1 << 31 and psutil.pid_exists(process)
-
-
 def is_left(partial: Path) -> bool:
     """Return whether the owner of a temporary file or folder is a process of this machine that is gone."""
     owner = re.search(r"([0-9a-f]{8})-([0-9]+)-[0-9a-z_]+(\.partial)?$", partial.name)
@@ -287,3 +262,85 @@ def make_temporary_folder(parent: Path | None = None, prefix: str = "bigcons-") 
             if is_ours and left.is_dir() and not left.is_symlink() and is_left(left):
                 shutil.rmtree(left, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"{prefix}{machine()}-{os.getpid()}-", dir=where))
+
+
+# One writer per store
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> None:
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte far beyond the text, which stays readable
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def writer_lock(path: StorePath | Place, *, seconds: float = 60.0) -> Iterator[Callable[[], None]]:
+    """Lock the store at ``path``, which need not exist yet, for writing.
+
+    A second writer, in another process or thread, immediately gets StoreLockedError. Yields a function that
+    raises StoreError if the lock has been lost; call it right before the commit.
+
+    On a disk it is an advisory file lock, which the system releases when its holder dies. In a bucket, it is
+    an object that only one writer can create: a lease, renewed while its owner works, that expires after
+    ``seconds`` if the owner dies, at once for writers on the machine that it ran on; clocks must differ by
+    less. A writer that loses its lease, because its machine was suspended, does no damage: every writer has
+    its own data folder, and checks its lease before it commits a store or a pass.
+    """
+    place = place_of(path)
+    if isinstance(place, DiskPlace):
+        with _file_lock(place.path):
+            yield lambda: None  # the system never takes a lock from a living process
+    else:
+        with place.lock(seconds) as check:
+            yield check
+
+
+def lock_path(path: str | os.PathLike[str]) -> Path:
+    """Return the lock file of the store at ``path``: a hidden sibling, because the store may be replaced."""
+    path = Path(path).resolve()
+    return path.parent / f".{path.name}.lock"
+
+
+@contextmanager
+def _file_lock(path: Path) -> Iterator[None]:
+    """Lock the file of the store at ``path``; never through a link, whose target would be emptied."""
+    lock, is_held = lock_path(path), False
+    while not is_held:
+        with disk_errors(path):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+        try:
+            _try_lock(descriptor)
+        except OSError:
+            holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise StoreLockedError(
+                f"{path} is being written by process {holder or 'unknown'}; wait until it is done.", path=path
+            ) from None
+        with suppress(FileNotFoundError):
+            is_held = os.path.samestat(os.fstat(descriptor), lock.stat())
+        if not is_held:  # the previous holder removed the file between our open and our lock
+            os.close(descriptor)
+    try:
+        with disk_errors(path):
+            os.truncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        yield
+    finally:
+        with suppress(OSError):  # an open file on Windows; unlocked, it does no harm
+            lock.unlink()
+        os.close(descriptor)
+
+
+def sweep_locks(path: Path) -> None:
+    """Remove the lock files that killed writers of ``path`` and of its checkpoints left."""
+    for locked in (path, path.with_name(f"{path.name}.partial")):
+        if lock_path(locked).exists():
+            with suppress(StoreError), _file_lock(locked):
+                pass  # which removes the file

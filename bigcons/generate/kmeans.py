@@ -35,9 +35,8 @@ from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
 from bigcons.store.ensemble import Ensemble, ensemble_of_content
-from bigcons.store.ensemble_store import Content, Header
+from bigcons.store.ensemble_store import Content, Header, refuse_parquet
 from bigcons.store.generator import Generator
-from bigcons.store.parquet import refuse_wide
 from bigcons.validation import check_choice, check_flag, check_int, check_number
 from bigcons.version import __version__
 
@@ -529,7 +528,7 @@ def find_finished(
             refuse_difference(finished, asked)
             return finished
     refuse_existing(out, overwrite, "ensemble")
-    refuse_wide(out, int(asked["n_partitions"]))
+    refuse_parquet(out, int(asked["n_partitions"]), is_soft=False)
     return None
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.disk.arrays import METADATA, read_metadata
+from bigcons.disk.arrays import METADATA, open_array, read_metadata
 from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet
 from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, open_file
 from bigcons.disk.places import DiskPlace, place_of
@@ -305,8 +305,6 @@ def _open_npy(path: Path) -> Source:
 
 def _open_zarr(place: Place, role: str) -> Any:
     """Open a Zarr array, or the array of a group that is named ``role`` or is the only one."""
-    from bigcons.disk.chunks import open_array  # imports Zarr
-
     if read_metadata(place).get("node_type") == "group":
         members = [name for name in place.names() if (place / name / METADATA).is_file()]
         chosen = [role] if role in members else members

@@ -56,12 +56,19 @@ from bigcons.run.results import (
 )
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, Trust, cluster_rows
-from bigcons.store.consensus import OF_SIZES, PLACING, TREE, Consensus, clusters_in_words, fit_results
+from bigcons.store.consensus import (
+    OF_SIZES,
+    PLACING,
+    TREE,
+    Consensus,
+    clusters_in_words,
+    fit_results,
+    write_rows,
+)
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_read
-from bigcons.store.export import facts_table, import_pandas
 from bigcons.store.generator import Generator
 from bigcons.store.pairs import PairTable
-from bigcons.store.store import data_frame, ids_first
+from bigcons.store.store import data_frame, facts_table, ids_first, import_pandas
 from bigcons.trust import confidence
 from bigcons.trust.groups import TREES, Sample
 from bigcons.trust.n_clusters import Search, rows_of_sample, search, search_sample, tree_of
@@ -232,7 +239,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         # a sample that halves of the partitions have grouped
         self._grouped_sample: confidence.GroupedSample | None = None
         self._found: Any = None  # what has chosen the number of clusters
-        self._trust: Trust | Consensus | None = None
+        self._trust: Trust | None = None
         self._parts: Mapping[str, np.ndarray] | None = None  # the arrays by which new objects are placed
         self._found_at: str | None = None
         self._ids: Ids | None = ensemble.id_column
@@ -340,7 +347,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         self.labels_: np.ndarray = finished.labels
         self.history_: dict[str, list[Any]] = finished.history
         self._memberships: np.ndarray | Consensus | None = finished if finished.has_memberships else None
-        self._trust = finished if finished.has_trust else None
+        self._trust = finished.trust_rows if finished.has_trust else None
         for name, value in finished.results.items():
             setattr(self, f"{name}_", value)
         if (tree := finished.tree) is not None:
@@ -421,7 +428,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             if tables is not None:
                 writer.describe_trust(*tables(results))
             elif trust is not None:
-                codes, values = results.codes_of(writer.rows.arrays["labels"])
+                codes, values = results.codes_of(writer.arrays["labels"])
                 confidence.Evidence(ensemble, codes, values, trust, grouped=grouped).write(writer)
             writer.describe(
                 history=getattr(self, "history_", None),
@@ -440,7 +447,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels if labels is None else labels
         self._memberships = consensus if results.soft else None
-        self._trust = consensus if consensus.has_trust else None
+        self._trust = consensus.trust_rows if consensus.has_trust else None
 
     def _note(self, results: Results) -> None:
         """Set the number of clusters, and the order in which they are published.
@@ -501,7 +508,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 f"bigcons.metrics.trust({x}, model).",
                 name="trust_",
             )
-        return self._trust.trust if isinstance(self._trust, Consensus) else self._trust
+        return self._trust.read()
 
     def to_pandas(self, *, memberships: bool = False) -> Any:
         """Return the results as a pandas data frame with a row for each object, as `Consensus.to_pandas`.
@@ -535,9 +542,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             "clusters": clusters_in_words(n_found, n_tiny, self._n_columns),
             **{name.replace("_", " "): value for name, value in results.items()},
         }
-        found, clusters = self._trust, None
-        if found is not None:
-            clusters = found.trust_tables[0] if isinstance(found, Consensus) else found.clusters
+        clusters = None if self._trust is None else self._trust.clusters
         sizes = np.bincount(self.labels_[self.labels_ >= 0])
         return facts_table(repr(self), facts) + cluster_rows(sizes.tolist(), clusters)
 
@@ -583,9 +588,15 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             memberships=self.info.soft,
             ids=ensemble.id_column,
         ) as writer:
-            rows = writer.rows
-            for written in self._placed(ensemble, lambda block, *found: rows.write(block.start, *found)):
-                writer.note(written)
+            arrays = writer.arrays
+            written = self._placed(
+                ensemble,
+                lambda block, labels, memberships: write_rows(
+                    arrays, block.start, {"labels": labels, "memberships": memberships}
+                ),
+            )
+            for of_block in written:
+                writer.note(of_block)
             source = ensemble.path or origin(x)
             writer.describe(provenance={"ensemble": source, "predicted_by": repr(self)})
         return Consensus.open(out).labels
@@ -700,7 +711,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             )
         self._recoding, self._generator = Recoding(ensemble), ensemble.generator
         self._n_columns, self._found_at = consensus.n_clusters, None
-        self._trust = consensus if consensus.has_trust else None
+        self._trust = consensus.trust_rows if consensus.has_trust else None
         try:
             self._order, counted = parts.pop("order"), parts.pop("counted", None)
             if sorted(self._order.tolist()) != list(range(self._n_columns)):

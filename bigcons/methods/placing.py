@@ -19,9 +19,8 @@ from bigcons.run.engine import Engine, open_engine
 from bigcons.run.results import renumbered
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_soft_ensemble
-from bigcons.store.export import export_to, import_pandas
 from bigcons.store.generator import Generator, NewRows
-from bigcons.store.store import data_frame, ids_first
+from bigcons.store.store import data_frame, export_to, ids_first, import_pandas
 from bigcons.trust.placement import ClusterSupport, support_factor
 
 if TYPE_CHECKING:
@@ -228,8 +227,7 @@ class PlacedFeatures:
         self._task = task
         self._support: np.ndarray | None = None
         if model._trust is not None:
-            is_stored = isinstance(model._trust, Consensus)
-            clusters = model._trust.trust_tables[0] if is_stored else model._trust.clusters
+            clusters = model._trust.clusters
             self._support = ClusterSupport.of_table(clusters, np.arange(model._n_columns)).clusters
 
     def __iter__(self) -> Iterator[Placed]:
@@ -298,8 +296,7 @@ def place_file(
     with ExitStack() as stack:
         placed_features = PlacedFeatures(model, features, id, stack.enter_context(open_engine(client)))
         data, write = placed_features.data, None
-        ids = None if str(out).lower().endswith(".npy") else data.ids
-        id_blocks = iter(()) if ids is None else ids.blocks(data.chunk_rows)
+        id_blocks = iter(()) if data.ids is None else data.ids.blocks(data.chunk_rows)
         for placed in placed_features:
             columns = placed.columns()
             sizes += np.bincount(placed.labels[placed.labels >= 0], minlength=sizes.size)
@@ -308,8 +305,8 @@ def place_file(
             if memberships:
                 soft: Any = placed.memberships
                 columns |= {f"cluster_{k}": np.ascontiguousarray(soft[:, k]) for k in range(len(sizes))}
-            if ids is not None:
-                columns = ids_first(columns, ids, next(id_blocks))
+            if data.ids is not None:
+                columns = ids_first(columns, data.ids, next(id_blocks))
             if write is None:
                 types = {n: c.dtype if isinstance(c, np.ndarray) else c.type for n, c in columns.items()}
                 write = stack.enter_context(export_to(out, data.n_objects, types, overwrite=overwrite))

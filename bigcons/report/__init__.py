@@ -259,7 +259,7 @@ class _Source:
             self.method = str(consensus.parameters.get("method", "Consensus"))
             self.n_clusters, self.ids = consensus.n_clusters, consensus.id_column
             self.memberships = consensus.membership_rows if consensus.has_memberships else None
-            self.trust = consensus if consensus.has_trust else None
+            self.trust = consensus.trust_rows if consensus.has_trust else None
             self.history, self.results = consensus.history, consensus.results
             self.parameters, self.provenance = consensus.parameters, consensus.provenance
         elif hasattr(consensus, "labels_"):
@@ -306,14 +306,11 @@ class _Counts:
                 self.tables = evidence.sums.tables(ensemble)
             return
         if trust is not None:
-            is_stored = isinstance(trust, Consensus)
-            self.tables = trust.trust_tables if is_stored else (trust.clusters, trust.partitions)
+            self.tables = trust.clusters, trust.partitions
         for block in row_blocks(source.n_objects, BLOCK_ROWS):
             rows = slice(block.start, block.stop)
             known: Any = None
-            if isinstance(trust, Consensus):
-                known = trust.read_trust(block.start, block.stop)
-            elif trust is not None:
+            if trust is not None:
                 known = {name: getattr(trust, name)[rows] for name in TRUST_ROW.names or ()}
             elif source.memberships is not None:
                 known = {"confidence": np.asarray(source.memberships[rows]).max(axis=1)}

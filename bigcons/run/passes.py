@@ -25,8 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from bigcons.disk.checkpoint import FileBlocks, Snapshots, partial_folder
-from bigcons.disk.locks import writer_lock
-from bigcons.disk.places import DiskPlace, is_left, temporary_folder
+from bigcons.disk.places import DiskPlace, is_left, temporary_folder, writer_lock
 from bigcons.errors import CorruptStoreError
 from bigcons.memory import Block
 from bigcons.progress import Progress, progress

@@ -19,15 +19,14 @@ import numpy as np
 from bigcons.disk.checkpoint import Snapshots, partial_folder
 from bigcons.disk.commit import stored_kind, unless_overwriting
 from bigcons.disk.files import Place
-from bigcons.disk.locks import sweep_locks, writer_lock
-from bigcons.disk.places import DiskPlace, place_of, temporary_folder
+from bigcons.disk.places import DiskPlace, place_of, sweep_locks, temporary_folder, writer_lock
 from bigcons.errors import CorruptStoreError, StoreLockedError
 from bigcons.io.files import IN_MEMORY
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine
 from bigcons.store.clusters import TRUST_ROW
-from bigcons.store.consensus import KIND, OF_SIZES, Consensus, ConsensusWriter, Written
+from bigcons.store.consensus import KIND, OF_SIZES, Consensus, ConsensusWriter, Written, write_rows
 from bigcons.store.ensemble import Ensemble
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -136,20 +135,21 @@ class Results:
                 writer.write(block.start, labels[block.start : block.stop])
             return labels
         if self.trusted:
-            writer.rows.create(trust=True)
-        store, K = writer.rows, self.n_clusters
+            writer.create_arrays(trust=True)
+        arrays, K = writer.arrays, self.n_clusters
 
-        def write(block: Block, rows: Rows) -> tuple[list[Written], np.ndarray]:
-            written = [store.write(block.start, rows.labels, rows.memberships)]
+        def write(block: Block, rows: Rows) -> tuple[Written, np.ndarray]:
+            written = write_rows(
+                arrays, block.start, {"labels": rows.labels, "memberships": rows.memberships}
+            )
             if rows.trust is not None:
-                written.append(store.write_trust(block.start, rows.trust))
+                written |= write_rows(arrays, block.start, rows.trust)
             return written, sizes_of(rows.labels, K)
 
         what = "results"
         while True:
             for _, (written, sizes) in self._map(write, what):
-                for of_arrays in written:
-                    writer.note(of_arrays)
+                writer.note(written)
                 self.sizes += sizes
             if self._next_order() is None:
                 return None

@@ -44,9 +44,9 @@ from bigcons.store.ensemble_store import (
     Header,
     RowsWriter,
     StoredRows,
+    refuse_parquet,
 )
 from bigcons.store.generator import Generator
-from bigcons.store.parquet import refuse_wide
 from bigcons.store.reshaping import SoftSources
 from bigcons.validation import check_int
 
@@ -55,8 +55,8 @@ from bigcons.validation import check_int
 
 def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
     """Store what is given as a new ensemble; the suffix tells if in Parquet."""
-    refuse_wide(path, len(content.header.names))
     header = content.header
+    refuse_parquet(path, len(header.names), is_soft=header.is_soft)
     with new_store(path, overwrite, KIND) as folder:
         writer = RowsWriter(folder, header, content.categories, parquet=names_parquet(path))
         with progress("labels to the store", header.n_objects) as listener:
@@ -261,7 +261,7 @@ def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partit
     """
     header, dtype = grown.header, grown.header.dtype
     if partitions and stored.is_parquet:
-        refuse_wide(stored.path, len(header.names))
+        refuse_parquet(stored.path, len(header.names), is_soft=False)
     kept = None if partitions else stored
     writer = RowsWriter(folder, header, grown.categories, kept, parquet=stored.is_parquet)
     blocks: Iterable[np.ndarray] = (block.astype(dtype, copy=False) for block in grown.blocks)

@@ -15,7 +15,7 @@ import numpy as np
 
 from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError
-from bigcons.store.export import first_rows
+from bigcons.store.store import first_rows
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -434,6 +434,10 @@ class Trust(NamedTuple):
     """One row per partition."""
     temperature: float
     """From 0 to 1: which share of the evidence in the labels of an object counts."""
+
+    def read(self) -> Trust:
+        """Return the same with its arrays in memory: those of a store are read when sliced."""
+        return self._replace(**{name: getattr(self, name)[:] for name in TRUST})
 
     def __repr__(self) -> str:
         n_labeled = sum(self.clusters["size"].to_pylist())  # some with a confidence of 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
@@ -25,19 +24,17 @@ from bigcons.errors import InvalidIdsError, InvalidInputError
 from bigcons.io.ids import Ids
 from bigcons.io.labels import LabelColumn, are_other_rows, names_of_rows, refuse_other_rows
 from bigcons.memory import BLOCK_ROWS, Block, row_blocks
-from bigcons.store.clusters import TRUST_ROW, ClusterTree, Trust, arrow_table, cluster_rows
-from bigcons.store.export import export_to, import_pandas
+from bigcons.store.clusters import ClusterTree, Trust, arrow_table, cluster_rows
 from bigcons.store.store import (
-    Column,
     Objects,
     Store,
     StoredIds,
     consistent,
-    dask_rows,
     data_frame,
-    id_array,
+    export_to,
     ids_first,
     ids_of,
+    import_pandas,
     reopened,
     write_files,
     write_ids,
@@ -140,6 +137,12 @@ class Consensus(Objects):
                 "pass (n_objects,) and (n_objects, n_clusters)."
             )
         n_clusters = int(labels.max(initial=0)) + 1 if shape is None else shape[1]
+        least, most = labels.min(initial=0), labels.max(initial=0)
+        if labels.dtype.kind not in "iu" or least < -1 or most >= n_clusters:
+            raise InvalidInputError(
+                f"labels has type {labels.dtype} and range {least} to {most}; pass integers from 0 to "
+                f"{n_clusters - 1}, -1 where missing."
+            )
         with cls.create(
             path,
             n_objects=len(labels),
@@ -150,15 +153,16 @@ class Consensus(Objects):
             ids=ids_of(ids),
         ) as writer:
             writer.describe(history=history, parameters=parameters, results=results, provenance=provenance)
+            columns: dict[str, Any] = {"labels": labels}
+            if memberships is not None:
+                columns["memberships"] = memberships
             if trust is not None:
-                writer.rows.create(trust=True)
+                writer.create_arrays(trust=True)
                 writer.describe_trust(trust.clusters, trust.partitions, trust.temperature)
+                columns |= {name: getattr(trust, name) for name in TRUST}
             for block in row_blocks(len(labels), chunk_rows):
-                rows = slice(block.start, block.stop)
-                writer.write(block.start, labels[rows], None if memberships is None else memberships[rows])
-                if trust is not None:
-                    columns = {name: getattr(trust, name)[rows] for name in TRUST}
-                    writer.note(writer.rows.write_columns(block.start, columns))
+                part = {name: values[block.start : block.stop] for name, values in columns.items()}
+                writer.note(write_rows(writer.arrays, block.start, part))
         return cls.open(path)
 
     @classmethod
@@ -184,12 +188,12 @@ class Consensus(Objects):
                 f"n_objects={n_objects} and n_clusters={n_clusters} make an empty consensus; use at least 1."
             )
         with new_store(path, overwrite, KIND) as folder:
-            writer = ConsensusWriter(ConsensusRows(folder, n_objects, n_clusters, chunk_rows, memberships))
+            writer = ConsensusWriter(folder, n_objects, n_clusters, min(chunk_rows, n_objects), memberships)
             entry, names = None, list[str]()
             if ids is not None:
-                entry, names = write_ids(folder, ids, n_objects, writer.rows.chunk_rows)
+                entry, names = write_ids(folder, ids, n_objects, writer.facts["chunk_rows"])
             yield writer
-            write_head(folder, KIND, writer.body() | {"ids": entry}, [*writer.rows.arrays, *names])
+            write_head(folder, KIND, writer.body() | {"ids": entry}, [*writer.arrays, *names])
 
     @property
     def labels(self) -> np.ndarray:
@@ -211,11 +215,6 @@ class Consensus(Objects):
             labels = self.read_labels(block.start, block.stop)
             sizes += np.bincount(labels[labels >= 0], minlength=self.n_clusters)
         return sizes
-
-    @property
-    def ids(self) -> np.ndarray | None:
-        """What identifies the objects, ``(n_objects,)`` numbers or text; None if unknown. Reads the array."""
-        return None if self.id_column is None else id_array(self.id_column)
 
     def to_arrow(
         self,
@@ -245,60 +244,49 @@ class Consensus(Objects):
 
         Raises InvalidInputError if the store has none.
         """
-        tables = self.trust_tables
-        confidence, second, second_confidence = (self.read_array(name, 0, self.n_objects) for name in TRUST)
-        return Trust(confidence, second, second_confidence, *tables, self._store.body["trust"]["temperature"])
+        return self.trust_rows.read()
 
     @property
-    def trust_tables(self) -> tuple[Any, Any]:
-        """The tables of clusters and of partitions of `trust`; no array is read."""
-        self._refuse_without_trust()
-        trust = self._store.body["trust"]
-        clusters = arrow_table(CLUSTER_COLUMNS, trust["clusters"])
-        return clusters, arrow_table(PARTITION_COLUMNS, trust["partitions"])
-
-    def _refuse_without_trust(self) -> None:
-        """Raise InvalidInputError if the store does not say which labels to trust."""
+    def trust_rows(self) -> Trust:
+        """The same, with arrays that are read when sliced."""
         if not self.has_trust:
             raise InvalidInputError(
                 f"{self.path} does not say which labels to trust; "
                 "compute it with bigcons.metrics.trust, or write a report with its ensemble."
             )
+        trust, arrays = self._store.body["trust"], self._store.arrays
+        clusters = arrow_table(CLUSTER_COLUMNS, trust["clusters"])
+        partitions = arrow_table(PARTITION_COLUMNS, trust["partitions"])
+        confidence, second, second_confidence = (cast("Any", arrays[name]) for name in TRUST)
+        return Trust(confidence, second, second_confidence, clusters, partitions, trust["temperature"])
 
     @property
-    def label_rows(self) -> Column:
-        """The labels, read when sliced, for criteria that need one block at a time."""
-        return Column(self._store, "labels")
+    def label_rows(self) -> StoredArray:
+        """The labels, read when sliced."""
+        return self._store.arrays["labels"]
 
     @property
-    def membership_rows(self) -> Column:
-        """The memberships, read when sliced."""
-        self.read_memberships(0, 0)  # raises if there are none
-        return Column(self._store, "memberships")
+    def membership_rows(self) -> StoredArray:
+        """The memberships, read when sliced; raises InvalidInputError if the consensus has labels only."""
+        if not self.has_memberships:
+            raise InvalidInputError(
+                f"{self.path} has labels only, because its method has no memberships; "
+                "read its labels, or use a method with soft output."
+            )
+        return self._store.arrays["memberships"]
 
     def read_labels(self, start: int, stop: int) -> np.ndarray:
         """Return the labels of a range of rows, ``(rows,)`` int32."""
-        return self.read_array("labels", start, stop)
+        check_rows(start, stop, self.n_objects)
+        return self.label_rows.read(start, stop)
 
     def read_memberships(self, start: int, stop: int) -> np.ndarray:
         """Return the memberships of a range of rows, ``(rows, n_clusters)`` float32.
 
         Raises InvalidInputError if the consensus has labels only.
         """
-        if not self.has_memberships:
-            raise InvalidInputError(
-                f"{self.path} has labels only, because its method has no memberships; "
-                "read its labels, or use a method with soft output."
-            )
-        return self.read_array("memberships", start, stop)
-
-    def read_trust(self, start: int, stop: int) -> np.ndarray:
-        """Return the `trust` of a range of rows: ``(rows,)`` with the fields of its first three arrays."""
-        self._refuse_without_trust()
-        rows = np.empty(stop - start, TRUST_ROW)
-        for name in TRUST:
-            rows[name] = self.read_array(name, start, stop)
-        return rows
+        check_rows(start, stop, self.n_objects)
+        return self.membership_rows.read(start, stop)
 
     def export(
         self,
@@ -309,22 +297,20 @@ class Consensus(Objects):
         min_confidence: float | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Write the labels to a .parquet, .csv or .npy file on a disk, in the order of the objects.
+        """Write the labels to a .parquet or .csv file on a disk, in the order of the objects.
 
         If the objects have ids, they are the first column, with the name and type that they came with, so
         that the file can be joined with other tables; a name that is taken becomes ``id``. The column
         ``label`` is int32, -1 for objects no partition labeled; ``memberships`` adds float32 columns
         ``cluster_0``, ``cluster_1``, .... ``confidence`` adds ``confidence``, ``second_labels`` and
-        ``second_confidence``, see `trust`; below ``min_confidence``, a label is -1. An .npy file has no ids:
-        it holds the array of labels ``(n_objects,)``, or with further columns an array of records with these
-        fields. An open binary file gets comma-separated values. A few blocks are in memory at a time, and no
-        partial file is left behind. A file of labels can be imported as one partition.
+        ``second_confidence``, see `trust`; below ``min_confidence``, a label is -1. An open binary file gets
+        comma-separated values. A few blocks are in memory at a time, and no partial file is left behind. A
+        file of labels can be imported as one partition.
 
         Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
         ``path`` exists; with ``overwrite`` a file there is replaced.
         """
-        with_ids = not (isinstance(path, (str, os.PathLike)) and os.fspath(path).lower().endswith(".npy"))
-        asked = (memberships, confidence, min_confidence, with_ids)
+        asked = (memberships, confidence, min_confidence)
         none = self._exported(Block(0, 0, 0), *asked)
         types = {name: of.dtype if isinstance(of, np.ndarray) else of.type for name, of in none.items()}
         with export_to(path, self.n_objects, types, overwrite=overwrite) as write:
@@ -332,25 +318,20 @@ class Consensus(Objects):
                 write([*self._exported(block, *asked).values()])
 
     def _exported(
-        self,
-        block: Block,
-        memberships: bool,
-        confidence: bool,
-        min_confidence: float | None,
-        with_ids: bool = True,
+        self, block: Block, memberships: bool, confidence: bool, min_confidence: float | None
     ) -> dict[str, Any]:
         """Return the columns of an export by name; raises InvalidInputError for what is not there."""
         rows = (block.start, block.stop)
         columns: dict[str, Any] = {"label": self.read_labels(*rows)}
         if confidence or min_confidence is not None:
-            trust = self.read_trust(*rows)
+            trust, part = self.trust_rows, slice(*rows)
             least = check_number("min_confidence", min_confidence or 0, at_least=0, at_most=1)
-            columns["label"] = np.where(trust["confidence"] < least, np.int32(-1), columns["label"])
-            columns |= {name: np.ascontiguousarray(trust[name]) for name in TRUST if confidence}
+            columns["label"] = np.where(trust.confidence[part] < least, np.int32(-1), columns["label"])
+            columns |= {name: getattr(trust, name)[part] for name in TRUST if confidence}
         if memberships:
             soft = self.read_memberships(*rows)
             columns |= {f"cluster_{k}": np.ascontiguousarray(column) for k, column in enumerate(soft.T)}
-        if self.id_column is None or not with_ids:
+        if self.id_column is None:
             return columns
         return ids_first(columns, self.id_column, self.id_column.read(*rows))
 
@@ -379,13 +360,11 @@ class Consensus(Objects):
             self._store.read_parts(TREE, ClusterTree.of_parts) if TREE in self._store.body["files"] else None
         )
 
-    def dask_labels(self) -> Any:
-        """Return the labels as a dask array ``(n_objects,)`` int32, one chunk per block."""
-        return dask_rows(self.read_labels, self.blocks(), (), np.dtype(np.int32))
-
     def dask_memberships(self) -> Any:
         """Return the memberships as a dask array ``(n_objects, n_clusters)`` float32, one chunk per block."""
-        return dask_rows(self.read_memberships, self.blocks(), (self.n_clusters,), np.dtype(np.float32))
+        import dask.array
+
+        return dask.array.from_array(self.membership_rows, chunks=(self.chunk_rows, -1))
 
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Return blocks of ``rows`` objects, by default one chunk each."""
@@ -426,11 +405,6 @@ class Consensus(Objects):
             "n_unlabeled": n_unlabeled,
         }
 
-    def read_array(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return a range of rows of one of the arrays."""
-        check_rows(start, stop, self.n_objects)
-        return self._store.read(name, start, stop)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (Consensus, self.path)
 
@@ -440,83 +414,51 @@ class Consensus(Objects):
 
     def _repr_html_(self) -> str:
         if self.has_trust:
-            return super()._repr_html_() + cluster_rows(None, self.trust_tables[0])
+            return super()._repr_html_() + cluster_rows(None, self.trust_rows.clusters)
         return super()._repr_html_() + cluster_rows(self.cluster_sizes().tolist())
 
 
 # Writing
 
 
-class ConsensusRows:
-    """The arrays of a consensus being written, by any thread and by workers that can reach them.
+def write_rows(arrays: Mapping[str, StoredArray], start: int, columns: Any) -> Written:
+    """Write whole chunks of rows of some arrays, by name; return what `ConsensusWriter.note` records.
 
-    Blocks in different chunks may be written concurrently, and a block may be written twice.
+    None stands for an array that is not there. Blocks in different chunks may be written concurrently, by any
+    thread and by workers that can reach them, and a block may be written twice.
     """
-
-    def __init__(
-        self, folder: Place, n_objects: int, n_clusters: int, chunk_rows: int, memberships: bool
-    ) -> None:
-        self.folder = folder
-        self.facts: dict[str, Any] = {
-            "n_objects": n_objects,
-            "n_clusters": n_clusters,
-            "has_memberships": memberships,
-            "chunk_rows": min(chunk_rows, n_objects),
-        }
-        self.chunk_rows: int = self.facts["chunk_rows"]
-        self.arrays: dict[str, StoredArray] = {}
-        self.create()
-
-    def create(self, *, trust: bool = False) -> None:
-        """Create the arrays that are not there yet, with ``trust`` those that `write_trust` fills."""
-        for name, array in arrays_of(KIND, {**self.facts, "trust": trust or None}).items():
-            if name not in self.arrays:
-                self.arrays[name] = StoredArray.create(self.folder / name, array)
-
-    def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> Written:
-        """Write rows like `ConsensusWriter.write`; pass the result to `ConsensusWriter.note`."""
-        stop, n_objects, n_clusters = start + len(labels), self.facts["n_objects"], self.facts["n_clusters"]
-        aligned = start % self.chunk_rows == 0 and (stop % self.chunk_rows == 0 or stop == n_objects)
-        if not aligned or not 0 <= start < stop <= n_objects:
-            raise InvalidInputError(
-                f"rows {start} to {stop} are not whole chunks of {self.chunk_rows} among {n_objects}; "
-                "write blocks that start and end at chunk boundaries."
-            )
-        expected = (len(labels), n_clusters) if "memberships" in self.arrays else None
-        shape = None if memberships is None else memberships.shape
-        if shape != expected:
-            raise InvalidInputError(f"memberships has shape {shape}; pass {expected}.")
-        if labels.dtype.kind not in "iu" or labels.min() < -1 or labels.max() >= n_clusters:
-            raise InvalidInputError(
-                f"labels has type {labels.dtype} and range {labels.min()} to {labels.max()}; pass integers "
-                f"from 0 to {n_clusters - 1}, -1 where missing."
-            )
-        columns = {"labels": labels}
-        return self.write_columns(
-            start, columns if memberships is None else {**columns, "memberships": memberships}
-        )
-
-    def write_trust(self, start: int, rows: np.ndarray) -> Written:
-        """Write ``rows`` (rows,) `TRUST_ROW` of whole chunks; pass the result to `ConsensusWriter.note`."""
-        return self.write_columns(start, {name: rows[name] for name in TRUST})
-
-    def write_columns(self, start: int, columns: Mapping[str, np.ndarray]) -> Written:
-        """Write whole chunks of rows of some arrays; pass the result to `ConsensusWriter.note`."""
-        written: Written = {}
-        for name, values in columns.items():
-            written |= self.arrays[name].write(start, values)
-        return written
+    written: Written = {}
+    for name in columns if isinstance(columns, Mapping) else columns.dtype.names:
+        if columns[name] is not None:
+            written |= arrays[name].write(start, columns[name])
+    return written
 
 
 class ConsensusWriter:
     """Writes a consensus block by block, in any order; made by `Consensus.create`."""
 
-    def __init__(self, rows: ConsensusRows) -> None:
-        self.rows = rows
+    def __init__(
+        self, folder: Place, n_objects: int, n_clusters: int, chunk_rows: int, memberships: bool
+    ) -> None:
+        self.facts: dict[str, Any] = {
+            "n_objects": n_objects,
+            "n_clusters": n_clusters,
+            "has_memberships": memberships,
+            "chunk_rows": chunk_rows,
+        }
+        self.arrays: dict[str, StoredArray] = {}
+        """What `write_rows` writes to."""
+        self._folder = folder
         self._written: Written = {}
-        self._trust: dict[str, Any] | None = None
-        self._files: dict[str, int] = {}
-        self._description: dict[str, Any] = {}
+        self._body: dict[str, Any] = {"trust": None, "files": {}}
+        self._body |= {name: {} for name in ("history", "parameters", "results", "provenance")}
+        self.create_arrays()
+
+    def create_arrays(self, *, trust: bool = False) -> None:
+        """Create the arrays that are not there yet, with ``trust`` those of `TRUST`."""
+        for name, array in arrays_of(KIND, {**self.facts, "trust": trust or None}).items():
+            if name not in self.arrays:
+                self.arrays[name] = StoredArray.create(self._folder / name, array)
 
     def write(self, start: int, labels: np.ndarray, memberships: np.ndarray | None = None) -> None:
         """Write rows from ``start``: ``labels`` ``(rows,)`` and ``memberships`` ``(rows, n_clusters)``.
@@ -524,23 +466,20 @@ class ConsensusWriter:
         The rows must be whole chunks: start at a multiple of ``chunk_rows``, end at one or at the last row.
         Omit memberships if the consensus has none.
         """
-        self.note(self.rows.write(start, labels, memberships))
+        self.note(write_rows(self.arrays, start, {"labels": labels, "memberships": memberships}))
 
     def note(self, written: Written) -> None:
-        """Record rows that ``rows`` wrote, in this process or another."""
+        """Record rows that were written, in this process or another."""
         self._written |= written
 
     def describe_trust(self, clusters: Any, partitions: Any, temperature: float) -> None:
-        """Set the tables that go with the rows."""
-        self._trust = {
-            "temperature": temperature,
-            "clusters": clusters.to_pydict(),
-            "partitions": partitions.to_pydict(),
-        }
+        """Set the tables that go with the arrays of `TRUST`."""
+        tables = {"clusters": clusters.to_pydict(), "partitions": partitions.to_pydict()}
+        self._body["trust"] = {"temperature": temperature, **tables}
 
     def write_parts(self, name: str, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write facts and arrays to the file `PLACING` or `TREE`."""
-        self._files |= write_files(self.rows.folder, {name: pack(facts, arrays)})
+        self._body["files"] |= write_files(self._folder, {name: pack(facts, arrays)})
 
     def describe(self, **description: Mapping[str, Any] | None) -> None:
         """Set the description of the solve in the head; values that JSON cannot represent become text.
@@ -549,42 +488,22 @@ class ConsensusWriter:
         """
         if (history := description.get("history")) is not None:
             description["history"] = {name: list(values) for name, values in history.items()}
-        self._description |= {name: _as_json(of) for name, of in description.items() if of is not None}
+        self._body |= {name: _as_json(values) for name, values in description.items() if values is not None}
 
     def body(self) -> dict[str, Any]:
         """Return the body of the head, without ids; raises InvalidInputError if rows are missing."""
-        n_chunks = math.ceil(self.rows.facts["n_objects"] / self.rows.chunk_rows)
-        n_written = Counter(name for name, _ in self._written)
-        n_missing = n_chunks - min(n_written[name] for name in self.rows.arrays)
-        if n_missing or ("confidence" in self.rows.arrays) != (self._trust is not None):
-            raise InvalidInputError(f"{n_missing} of {n_chunks} blocks were not written; write every row.")
-        return {
-            **self.rows.facts,
-            "digest": digest_text(sum(self._written.values())),
-            "trust": self._trust,
-            "files": self._files,
-            **{name: {} for name in ("history", "parameters", "results", "provenance")},
-            **self._description,
-        }
+        n_chunks = -(-self.facts["n_objects"] // self.facts["chunk_rows"]) * len(self.arrays)
+        if n_missing := n_chunks - len(self._written):
+            raise InvalidInputError(f"{n_missing} of {n_chunks} chunks were not written; write every row.")
+        return {**self.facts, "digest": digest_text(sum(self._written.values())), **self._body}
 
 
 def fit_results(model: Any) -> dict[str, Any]:
     """Return the results of a fitted clusterer that fit in a line, by name: objective, gap, passes, ..."""
-    names = (
-        "coassociation",
-        "objective",
-        "start_objectives",
-        "gap",
-        *OF_SIZES,
-        STRUCTURE,
-        "n_told_apart",
-        "n_passes",
-        "n_steps",
-        "converged",
-    )
-    found = {name: getattr(model, f"{name}_", None) for name in names}
-    kept = {STRUCTURE} if hasattr(model, f"{STRUCTURE}_") else set()  # None where it is not known
-    return {name: value for name, value in found.items() if value is not None or name in kept}
+    names = ["coassociation", "objective", "start_objectives", "gap", *OF_SIZES, STRUCTURE]
+    names += ["n_told_apart", "n_passes", "n_steps", "converged"]
+    results = {name: getattr(model, f"{name}_", None) for name in names if hasattr(model, f"{name}_")}
+    return {name: value for name, value in results.items() if value is not None or name == STRUCTURE}
 
 
 def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
@@ -708,37 +627,35 @@ def match(new: Any, old: Any) -> Matching:
     table = np.zeros((of_new.size, of_old.size), np.int64)
     np.add.at(table, (now[both], before[both]), 1)
 
-    matched = table.argmax(axis=1)  # the first of equal ones
-    is_mutual = (table.argmax(axis=0)[matched] == np.arange(matched.size)) & table.any(axis=1)
-    matched[~is_mutual] = -1
-    number = np.where(matched >= 0, of_old[matched], -1)
-    left = matched < 0
-    number[left] = of_old[-1] + 1 + np.arange(left.sum())
-    rows: list[tuple[Any, ...]] = []
-    for k, q in enumerate(matched.tolist()):
-        if q >= 0:
-            rows.append((number[k], "kept", None, sizes[k], sizes_before[q], table[k, q]))
-        elif table[k].any():
-            rows.append((number[k], "split", of_old[table[k].argmax()], sizes[k], None, 0))
-        else:
-            rows.append((number[k], "new", None, sizes[k], None, 0))
-    for q in np.setdiff1d(np.arange(of_old.size), matched).tolist():
-        is_gone = not table[:, q].any()
-        into = None if is_gone else number[np.argmax(table[:, q])]
-        rows.append((of_old[q], "gone" if is_gone else "merged", into, 0, sizes_before[q], 0))
-    rows.sort(key=lambda row: int(row[0]))
-    kinds = {name: pa.int64() for name in ("number", "event", "other", "size", "size_before", "shared")}
-    kinds["event"] = pa.string()
-    arrays = [
-        pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds.values(), strict=True)
-    ]
+    shares, partner = table.any(axis=1), table.argmax(axis=1)  # the first of equal ones
+    is_kept = (table.argmax(axis=0)[partner] == np.arange(partner.size)) & shares
+    number = np.where(is_kept, of_old[partner], -1)
+    number[~is_kept] = of_old[-1] + 1 + np.arange(np.count_nonzero(~is_kept))
+    left = np.setdiff1d(np.arange(of_old.size), partner[is_kept])
+    remains, into = table[:, left].any(axis=0), number[table[:, left].argmax(axis=0)]
+    parts_of = {
+        "number": (number, of_old[left]),
+        "event": (
+            np.select([is_kept, shares], ["kept", "split"], "new"),
+            np.where(remains, "merged", "gone"),
+        ),
+        "other": (np.where(shares & ~is_kept, of_old[partner], -1), np.where(remains, into, -1)),
+        "size": (sizes, 0 * left),
+        "size_before": (np.where(is_kept, sizes_before[partner], -1), sizes_before[left]),
+        "shared": (np.where(is_kept, table.max(axis=1), 0), 0 * left),
+    }
+    order = np.argsort(np.append(number, of_old[left]))
+    arrays = {}
+    for name, parts in parts_of.items():
+        values = np.concatenate(parts)[order]
+        arrays[name] = pa.array(values, mask=None if name == "event" else values < 0)
     numbers = np.full(int(of_new[-1]) + 1, -1)
     numbers[of_new] = number
     return Matching(
         np.append(number, -1)[now].astype(np.int32),
         numbers,
         int(np.count_nonzero(number[now[both]] != of_old[before[both]])),
-        pa.table(dict(zip(kinds, arrays, strict=True))),
+        pa.table(arrays),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,26 +13,12 @@ from typing import Any
 import numpy as np
 import psutil
 
+from bigcons import errors
+from bigcons.disk import commit
 from bigcons.disk.arrays import digest_text
-from bigcons.disk.commit import (
-    is_finished_import,
-    is_store,
-    new_store,
-    provenance_at,
-    refuse_existing,
-)
 from bigcons.disk.files import StorePath
 from bigcons.disk.places import place_of
 from bigcons.disk.schema import FORMAT_VERSION
-from bigcons.errors import (
-    EmptyPartitionError,
-    InvalidInputError,
-    MemoryBudgetError,
-    SoftEnsembleError,
-    StoreNotFoundError,
-    SuspiciousLabelsWarning,
-    warn_user,
-)
 from bigcons.io.batches import Source, hardened_source
 from bigcons.io.columns import INDEX, Column, Columns, Selection, select
 from bigcons.io.factorize import check_chunk_rows
@@ -50,12 +36,11 @@ from bigcons.store.ensemble_store import (
     Content,
     Header,
     StoredRows,
+    refuse_parquet,
 )
-from bigcons.store.export import import_pandas
 from bigcons.store.generator import Generator, StoredGenerator
-from bigcons.store.parquet import refuse_wide
 from bigcons.store.reshaping import SoftSources, listed, read_long, read_runs
-from bigcons.store.store import Objects, dask_rows, id_array, ids_at, ids_of, reopened
+from bigcons.store.store import Objects, ids_at, ids_of, import_pandas, reopened
 from bigcons.validation import check_choice, check_int, check_rows
 
 
@@ -65,7 +50,7 @@ class Ensemble(Objects):
     Created by ``from_labels``, ``from_runs``, ``from_long``, ``open`` or ``import_labels``. The labels of
     partition ``u`` are ``0 .. n_clusters[u] - 1`` and encode the original values ``categories[u]``.
 
-    An ensemble of soft clusterings, from ``from_memberships`` or ``import_memberships``, has memberships
+    An ensemble of soft clusterings, from ``from_memberships``, has memberships
     ``(n_objects, n_base_clusters)`` float32 in place of labels: the real incidence matrix of objects and base
     clusters. The columns of partition ``u`` begin at ``offsets[u]``; they sum to 1 for an object, or are all
     0 where it is missing. Methods that work on labels alone refuse it; ``harden`` gives them labels.
@@ -260,7 +245,7 @@ class Ensemble(Objects):
         n_objects, n_partitions = read.header.n_objects, len(read.header.names)
         size = n_objects * n_partitions * read.header.dtype.itemsize
         if out is None and size > psutil.virtual_memory().available:
-            raise MemoryBudgetError(
+            raise errors.MemoryBudgetError(
                 f"the labels of {n_objects:,} objects in {n_partitions:,} partitions take "
                 f"{format_size(size)}, more than there is memory; pass out= to store them.",
                 needed=size,
@@ -269,20 +254,40 @@ class Ensemble(Objects):
 
     @classmethod
     def from_memberships(
-        cls, memberships: Any, *, names: Sequence[str] | None = None, id: Column | None = None
+        cls,
+        memberships: Any,
+        *,
+        names: Sequence[str] | None = None,
+        id: Column | None = None,
+        out: StorePath | None = None,
+        overwrite: bool = False,
+        memory: int | str = "1GB",
+        chunk_rows: int | None = None,
     ) -> Ensemble:
-        """Read soft clusterings into memory, one table of memberships for each partition.
+        """Read soft clusterings, one table of memberships for each partition.
 
         ``memberships`` is a list of tables ``(n_objects, k_u)`` as ``from_labels`` takes them, with a column
         for each cluster, or consensuses with memberships, or paths to either. Rows are nonnegative and sum to
         1 (within 0.001; they are divided by their sum), or are all NaN or all 0 where the object is missing.
         A cluster may be empty. ``id`` names the column of each table that identifies the objects, the same in
         all of them. Raises InvalidInputError for any other row, for tables of different length and
-        for a partition without any object. Memory: 4 bytes for each object and base cluster.
+        for a partition without any object.
+
+        The ensemble is in memory, 4 bytes for each object and base cluster. With ``out``, it is stored there:
+        the tables are read twice, once to check them and once to write them, in blocks that fit in
+        ``memory``, and one that the same call made of files that have not changed since is returned as it is.
+        Raises MemoryBudgetError if the chunks of the store do not fit.
         """
-        sources = SoftSources(*listed(memberships, names, id=id))
-        provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
-        return ensemble_of(sources, provenance=provenance)
+        given = {"names": names, "id": id, "chunk_rows": chunk_rows}
+        tables, names = listed(memberships, names, id=id)
+        provenance: dict[str, Any] = {"made_by": "from_memberships", "n_tables": len(names)}
+        if out is not None:
+            provenance = {"made_by": "import_memberships", **provenance_of_files(memberships, given)}
+            provenance["source"] = ", ".join(map(describe, memberships))
+            if _prepared(out, overwrite, provenance):
+                return Ensemble.open(out)
+        how: dict[str, Any] = {"overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
+        return ensemble_of(SoftSources(tables, names), out, provenance=provenance, **how)
 
     @classmethod
     def open(cls, path: Any, mode: str = "r") -> Ensemble:
@@ -292,8 +297,8 @@ class Ensemble(Objects):
         """
         check_choice("mode", mode, ("r", "a"))
         place = place_of(path)
-        if not is_store(place) and is_parquet(path):
-            raise StoreNotFoundError(
+        if not commit.is_store(place) and is_parquet(path):
+            raise errors.StoreNotFoundError(
                 f"{place} is not an ensemble of bigcons; pass it to Ensemble.from_labels, or store it by "
                 "import_labels (bigcons import) first.",
                 path=place,
@@ -318,11 +323,6 @@ class Ensemble(Objects):
         return 1.0 - int(self._header.n_labeled.sum()) / (self.n_objects * self.n_partitions)
 
     @property
-    def ids(self) -> np.ndarray | None:
-        """What identifies the objects, ``(n_objects,)`` numbers or text; None if unknown. Reads the array."""
-        return None if self._header.ids is None else id_array(self._header.ids)
-
-    @property
     def provenance(self) -> dict[str, Any]:
         """The source of the ensemble, how it was made and with which parameters."""
         return dict(self._header.provenance)
@@ -333,17 +333,16 @@ class Ensemble(Objects):
 
         It has the partitions of the ensemble, those that were not generated without centers.
         """
-        found = self._header.generator
-        if isinstance(found, StoredGenerator):
-            found = found.load()
-        return None if found is None else found.of_partitions(self._header.names)
+        generator = self._header.generator
+        if isinstance(generator, StoredGenerator):
+            generator = generator.load()
+        return None if generator is None else generator.of_partitions(self.names)
 
     @property
     def categories(self) -> Categories:
         """Original value of each label, per partition; None where the values are 0 .. k-1."""
         if self._categories is None:
-            assert self.stored is not None  # noqa: S101 - in memory they are always set
-            self._categories = self.stored.categories()
+            self._categories = self.stored.categories()  # type: ignore[union-attr] # in memory they are set
         return list(self._categories)
 
     def blocks(self, rows: int | None = None) -> list[Block]:
@@ -377,19 +376,20 @@ class Ensemble(Objects):
         Reads every chunk that contains one of them once.
         """
         indices = np.asarray(indices)
+        rows = np.empty((indices.size, self._header.n_columns), self.dtype)
         if indices.size == 0:
-            return np.empty((0, self._header.n_columns), self.dtype)
+            return rows
         are_numbers = indices.ndim == 1 and indices.dtype.kind in "iu"
         if not are_numbers or indices.min() < 0 or indices.max() >= self.n_objects:
-            raise InvalidInputError(
-                f"indices {indices!r:.80} are no rows; pass integers of shape (n,), from 0 to "
-                f"{self.n_objects - 1}."
+            raise errors.InvalidInputError(
+                f"an ensemble has no item {indices!r:.80}; give names of partitions, a slice, a mask, or "
+                f"positions of objects from 0 to {self.n_objects - 1:,}.",
+                parameter="key",
             )
         if isinstance(self._labels, np.ndarray):
             return self._labels[indices]
         order = np.argsort(indices, kind="stable")
         ascending = indices[order]
-        rows = np.empty((len(indices), self._header.n_columns), self.dtype)
         for chunk in np.unique(ascending // self.chunk_rows):
             start = int(chunk) * self.chunk_rows
             stop = min(start + self.chunk_rows, self.n_objects)
@@ -443,35 +443,28 @@ class Ensemble(Objects):
         names = [key] if isinstance(key, str) else key
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
             return self.select(names)
-        if isinstance(key, slice):
-            key = np.arange(self.n_objects)[key]
-        rows = np.asarray(() if isinstance(key, tuple) else key)
+        rows = np.arange(*key.indices(self.n_objects)) if isinstance(key, slice) else np.asarray(key)
         if rows.dtype == bool and rows.shape == (self.n_objects,):
             rows = np.flatnonzero(rows)
-        if rows.ndim != 1 or rows.dtype.kind not in "iu" or not rows.size:
-            raise InvalidInputError(
-                f"an ensemble has no item {key!r}; give names of partitions, a slice, a mask, or positions "
-                "of at least one object.",
-                parameter="key",
-            )
         labels = self.read_rows(rows)
+        n_labeled = np.count_nonzero(observed(labels, self.offsets), axis=0)
+        empty, left = np.flatnonzero(n_labeled == 0), np.flatnonzero(n_labeled)
+        if not left.size:
+            raise errors.EmptyPartitionError(self.names[0])
         header = self._header._replace(
             n_objects=len(rows),
             chunk_rows=min(self.chunk_rows, len(rows)),
+            n_labeled=n_labeled,
             provenance={"made_by": "objects", "source": self.path or "in memory", "from": self.provenance},
             ids=None if self._header.ids is None else ids_at(self._header.ids, rows),
+            generator=self.generator,
         )
-        n_labeled = np.count_nonzero(observed(labels, self.offsets), axis=0)
-        header = header._replace(n_labeled=n_labeled, generator=self.generator)
         part = Ensemble(labels, header, self.categories)
-        if not n_labeled.all():
-            empty, left = np.flatnonzero(n_labeled == 0), np.flatnonzero(n_labeled)
-            if not left.size:
-                raise EmptyPartitionError(self.names[0])
-            warn_user(
+        if empty.size:
+            errors.warn_user(
                 f"{empty.size} of {self.n_partitions} partitions label none of the {len(rows)} objects, such "
                 f"as {self.names[empty[0]]!r}; they are left out.",
-                SuspiciousLabelsWarning,
+                errors.SuspiciousLabelsWarning,
             )
             part = part.select(left.tolist())
         if self.is_soft:
@@ -489,12 +482,12 @@ class Ensemble(Objects):
         with ``out``, in a store there, written block by block.
         """
         numbers: dict[str | int, int] = {
-            u: u % self.n_partitions for u in range(-self.n_partitions, self.n_partitions)
+            u: u % len(self.names) for u in range(-len(self.names), len(self.names))
         }
         numbers |= {name: u for u, name in enumerate(self.names)}
         chosen = [numbers.get(partition, -1) for partition in partitions]
         if not chosen or -1 in chosen or len(set(chosen)) < len(chosen):
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"there is no choice {list(partitions)!r:.80}; give names from {self.names[0]!r} to "
                 f"{self.names[-1]!r}, or positions from 0 to {self.n_partitions - 1}, each once.",
                 parameter="partitions",
@@ -519,7 +512,7 @@ class Ensemble(Objects):
         do. Raises SoftEnsembleError for soft clusterings.
         """
         if self.is_soft:
-            raise SoftEnsembleError()
+            raise errors.SoftEnsembleError()
         pd = import_pandas()
         rows = self.read(0, self.n_objects)
         index, ids = None, self.id_column
@@ -531,13 +524,6 @@ class Ensemble(Objects):
             values = pd.Index(np.arange(self.n_clusters[u]) if known is None else known)
             columns[name] = pd.Categorical.from_codes(rows[:, u], categories=values)
         return pd.DataFrame(columns, index)
-
-    def to_dask(self) -> Any:
-        """Return the labels as a dask array ``(n_objects, n_partitions)``, one chunk per block of rows.
-
-        Of soft clusterings, the memberships ``(n_objects, n_base_clusters)``. Blocks are read when computed.
-        """
-        return dask_rows(self.read, self.blocks(), (self._header.n_columns,), self.dtype)
 
     def save(self, path: StorePath, *, chunk_rows: int | None = None, overwrite: bool = False) -> Ensemble:
         """Store the ensemble at ``path`` and return the stored ensemble.
@@ -617,9 +603,11 @@ class Ensemble(Objects):
             self._take(*building.append_in_memory(self._labels, grown, partitions=partitions))
             return self
         if self._mode != "a":
-            raise InvalidInputError(f"{self.path} is open for reading; open it with mode='a' to append.")
+            raise errors.InvalidInputError(
+                f"{self.path} is open for reading; open it with mode='a' to append."
+            )
         place = self._labels.path
-        with new_store(place, overwrite=True, kind=KIND) as folder:
+        with commit.new_store(place, overwrite=True, kind=KIND) as folder:
             stored = StoredRows(place)
             grown = grow(stored.header, stored.categories())
             building.append_to_store(folder, stored, grown, partitions=partitions)
@@ -651,27 +639,21 @@ class Ensemble(Objects):
 
     def info(self) -> dict[str, Any]:
         """Return a summary as JSON values, without reading labels."""
-        clusters = self.n_clusters
+        names = ("path", "n_objects", "n_partitions", "is_soft", "n_base_clusters", "missing_share")
+        facts = {name: getattr(self, name) for name in (*names, "chunk_rows", "provenance")}
+        least, median, most = map(float, np.quantile(self.n_clusters, (0, 0.5, 1)))
+        labels = self._labels
         return {
             "kind": KIND,
-            "path": self.path,
             "format_version": FORMAT_VERSION,
-            "n_objects": self.n_objects,
-            "n_partitions": self.n_partitions,
-            "is_soft": self.is_soft,
-            "n_base_clusters": self.n_base_clusters,
-            "clusters_min": int(clusters.min()),
-            "clusters_median": float(np.median(clusters)),
-            "clusters_max": int(clusters.max()),
-            "missing_share": self.missing_share,
+            **facts,
+            "clusters_min": int(least),
+            "clusters_median": median,
+            "clusters_max": int(most),
             "dtype": self.dtype.name,
-            "chunk_rows": self.chunk_rows,
             "n_chunks": len(self.blocks()),
-            "n_bytes": self._labels.nbytes
-            if isinstance(self._labels, np.ndarray)
-            else self._labels.path.n_bytes(),
+            "n_bytes": labels.nbytes if isinstance(labels, np.ndarray) else labels.path.n_bytes(),
             "id": self.id_name,
-            "provenance": self.provenance,
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -680,13 +662,17 @@ class Ensemble(Objects):
         return Ensemble, (self._labels, self._header, self._categories)
 
     def __repr__(self) -> str:
-        low, high = int(self.n_clusters.min()), int(self.n_clusters.max())
-        where = f"{self.path!r}" if self.path else "in memory"
+        info = self.info()
+        low, high, where = (
+            info["clusters_min"],
+            info["clusters_max"],
+            repr(self.path) if self.path else "in memory",
+        )
         kind = ("soft " if self.is_soft else "") + ("partition" if self.n_partitions == 1 else "partitions")
         sizes = f"{low}-{high} clusters" if low < high else f"{low} cluster{'' if low == 1 else 's'}"
         return (
             f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} {kind} of {sizes}, "
-            f"{self.missing_share:.1%} missing, {format_size(self.info()['n_bytes'])} {where})"
+            f"{self.missing_share:.1%} missing, {format_size(info['n_bytes'])} {where})"
         )
 
 
@@ -699,17 +685,17 @@ def as_ensemble(
     these keep their labels and other values come after them; a partition may then have no labels, and names
     of rows are read ``with_ids`` only.
     """
-    if isinstance(x, (str, os.PathLike)) and is_store(x):
+    if isinstance(x, (str, os.PathLike)) and commit.is_store(x):
         x = Ensemble.open(x)
     if isinstance(x, Ensemble):
         if x.is_soft and not soft:
-            raise SoftEnsembleError()
+            raise errors.SoftEnsembleError()
         return x
     if known is None:
         return Ensemble.from_labels(x)
     table = _table_of(x, are_objects=True, with_ids=with_ids)
     if table.n_columns != len(known):
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             f"the new labels have n_partitions={table.n_columns} but {len(known)} were fitted; "
             "give the same partitions in the same order."
         )
@@ -717,15 +703,27 @@ def as_ensemble(
     return ensemble_of(table, provenance=provenance, known=known)
 
 
+def open_store(path: StorePath) -> Any:
+    """Open the store at ``path``, or pairs in Parquet, with the class for its kind."""
+    from bigcons.store.consensus import Consensus
+    from bigcons.store.pairs import PairTable
+
+    if is_parquet(path):
+        with suppress(errors.InvalidPairsError):
+            return PairTable.open(path)
+    kinds: dict[str, Any] = {"ensemble": Ensemble, "pairs": PairTable, "consensus": Consensus}
+    return kinds[commit.read_head(path).kind].open(path)
+
+
 def as_soft_ensemble(x: Any) -> Ensemble:
     """Return soft clusterings as an ensemble, as `as_ensemble`; a partition may have no memberships."""
-    if not isinstance(x, Ensemble) and not (isinstance(x, (str, os.PathLike)) and is_store(x)):
+    if not isinstance(x, Ensemble) and not (isinstance(x, (str, os.PathLike)) and commit.is_store(x)):
         sources = SoftSources(*listed(x, None))
         provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
         return ensemble_of(sources, provenance=provenance, may_be_empty=True)
     ensemble = as_ensemble(x, soft=True)
     if not ensemble.is_soft:
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             "the ensemble has labels but memberships were fitted; pass Ensemble.from_memberships(...)."
         )
     return ensemble
@@ -766,9 +764,9 @@ def import_labels(
 
 def _prepared(out: StorePath, overwrite: bool, provenance: dict[str, Any]) -> bool:
     """Return whether the import of this provenance is finished; refuse what else is at ``out``."""
-    if not overwrite and is_finished_import(out, provenance_at(out, KIND), provenance):
+    if not overwrite and commit.is_finished_import(out, commit.provenance_at(out, KIND), provenance):
         return True
-    refuse_existing(out, overwrite, KIND)
+    commit.refuse_existing(out, overwrite, KIND)
     return False
 
 
@@ -797,38 +795,6 @@ def _reshaped(
     return ensemble_of_content(read._replace(header=header), out, overwrite=overwrite)
 
 
-def import_memberships(
-    sources: Any,
-    out: StorePath,
-    *,
-    names: Sequence[str] | None = None,
-    id: Column | None = None,
-    overwrite: bool = False,
-    memory: int | str = "1GB",
-    chunk_rows: int | None = None,
-) -> Ensemble:
-    """Store soft clusterings as an ensemble at ``out``; ``sources`` as for `Ensemble.from_memberships`.
-
-    Reads the sources twice, once to check them and once to write them, in blocks that fit in ``memory``.
-    An ensemble at ``out`` that the same call made of files or stores that have not changed since is returned
-    as it is. Raises MemoryBudgetError if the chunks of the store do not.
-    """
-    given = {"names": names, "id": id, "chunk_rows": chunk_rows}
-    tables, names = listed(sources, names, id=id)
-    provenance = {"made_by": "import_memberships", **provenance_of_files(sources, given)}
-    provenance["source"] = ", ".join(map(describe, sources))
-    if _prepared(out, overwrite, provenance):
-        return Ensemble.open(out)
-    sources = SoftSources(tables, names)
-    return ensemble_of(
-        *(sources, out),
-        provenance=provenance,
-        overwrite=overwrite,
-        memory=memory,
-        chunk_rows=chunk_rows,
-    )
-
-
 def ensemble_of(
     source: Source | SoftSources,
     out: StorePath | None = None,
@@ -844,8 +810,11 @@ def ensemble_of(
     """
     if out is None:
         return Ensemble(*building.hold(building.content_of(source, provenance, **how)))
-    refuse_existing(out, overwrite, KIND)
-    refuse_wide(out, len(source.names) if isinstance(source, SoftSources) else source.n_columns)
+    commit.refuse_existing(out, overwrite, KIND)
+    is_soft = isinstance(source, SoftSources)
+    refuse_parquet(
+        out, len(source.names) if isinstance(source, SoftSources) else source.n_columns, is_soft=is_soft
+    )
     content = building.content_of(source, provenance, budget=parse_size(memory), **how)
     return ensemble_of_content(content, out, overwrite=overwrite)
 
@@ -874,5 +843,5 @@ def _with_open_store(x: Any) -> Any:
     """Return ``x``, of a choice from the path of a store the same choice from the ensemble."""
     if isinstance(x, Selection):
         return replace(x, source=_with_open_store(x.source))
-    is_ensemble = isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and is_store(x))
+    is_ensemble = isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and commit.is_store(x))
     return as_ensemble(x) if is_ensemble else x

@@ -1,27 +1,33 @@
 """A stored ensemble: a header, and rows of labels or memberships that are read block by block.
 
-The rows are an array of Zarr, or files of Parquet.
+The rows are an array of Zarr, or labels in a folder of Parquet files, which every reader of Parquet opens.
+There is a file for each chunk of rows, ``part-00000.parquet`` and so on, with the ids and a column for each
+partition, its original labels, null where missing. The head beside the files has the checksums of their
+footers.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigcons.disk.arrays import AT_ONCE, StoredArray, digest_text, rows_digest
-from bigcons.disk.commit import write_head
-from bigcons.disk.files import MOST_JSON_BYTES, Place, corrupt, decoding, parse_json
+from bigcons.disk.commit import names_parquet, write_head
+from bigcons.disk.files import MOST_JSON_BYTES, Place, StorePath, corrupt, decoding, parse_json
+from bigcons.disk.places import local_path
 from bigcons.disk.schema import MISSING, arrays_of, chunk_columns
 from bigcons.errors import InvalidInputError
-from bigcons.io.factorize import label_dtype
-from bigcons.io.ids import Ids
+from bigcons.io.factorize import Encoding, label_dtype
+from bigcons.io.files import footer_of
+from bigcons.io.ids import TEXT, Ids, canonical
 from bigcons.io.labels import observed
 from bigcons.memory import Block, row_blocks
 from bigcons.store.generator import Generator, StoredGenerator
-from bigcons.store.parquet import ParquetFiles, part_name, schema_of, write_part
 from bigcons.store.store import Store, StoredIds, consistent, write_files, write_ids
 
 KIND = "ensemble"
@@ -29,6 +35,13 @@ SUM_TOLERANCE = 1e-3
 """How far from 1 memberships of an object in a partition may sum."""
 RESTORE = "restore the store from a copy."
 """What to do with a damaged store."""
+
+MOST_PARTITIONS = 4_096
+"""Partitions of an ensemble in Parquet, which describes each column in every file. Of more, the time to open
+a file grows faster than their number: measured by ``benchmarks/stores.py``."""
+
+_TOGETHER = 16
+"""Columns of a Parquet file that a thread decodes at a time."""
 
 Categories = list[np.ndarray | None]
 """Original value of each label, per partition; None where values and labels are the same."""
@@ -84,6 +97,16 @@ class Content(NamedTuple):
     objects; of an append those of the new objects, or of the new partitions."""
 
 
+def refuse_parquet(out: StorePath | Place, n_partitions: int, *, is_soft: bool) -> None:
+    """Raise InvalidInputError for what Parquet does not hold: memberships, and very many partitions."""
+    if names_parquet(out) and (is_soft or n_partitions > MOST_PARTITIONS):
+        what = "memberships" if is_soft else f"n_partitions={n_partitions:,}"
+        raise InvalidInputError(
+            f"{out} would have {what}, but Parquet is for the labels of at most {MOST_PARTITIONS:,} "
+            "partitions, since every file describes each column; store it as .zarr."
+        )
+
+
 # Reading
 
 
@@ -96,11 +119,16 @@ class StoredRows:
         self.store: Store = store
         self.path: Place = place
         self.is_parquet: bool = store.head.is_parquet
-        self.prefix: str = "_" if self.is_parquet else ""
-        """Of the names of files besides the rows; readers of Parquet pass over those with ``_``."""
+        self._prefix = "_" if self.is_parquet else ""  # readers of Parquet pass over such names
+        self._encodings: list[Encoding] = []
+        """Those of the partitions in Parquet, made when a label is looked up."""
         body = store.body
         with consistent(place, RESTORE):
-            n_objects, names = body["n_objects"], list(map(str, body["names"]))
+            n_objects, names, chunk_rows = (
+                body["n_objects"],
+                list(map(str, body["names"])),
+                body["chunk_rows"],
+            )
             n_clusters, n_labeled = (np.array(body[name], np.int64) for name in ("n_clusters", "n_labeled"))
             fits = n_clusters.shape == n_labeled.shape == (len(names),) != (0,) and bool(
                 (n_clusters >= 1).all() and (n_labeled >= 1).all() and (n_labeled <= n_objects).all()
@@ -109,40 +137,40 @@ class StoredRows:
             self.dtype: np.dtype = np.dtype(body["dtype"])
             if not fits or (not is_soft and int(n_clusters.max()) - 1 > np.iinfo(self.dtype).max):
                 raise ValueError("the numbers of names, clusters or labels")
-            name = f"{self.prefix}generator.npz"
-            self.header: Header = Header(
-                *(n_objects, names, n_clusters, n_labeled, body["chunk_rows"], body["provenance"], is_soft),
-                *(store.ids, StoredGenerator(store, name) if name in body["files"] else None),
-            )
-            self._files: ParquetFiles | None = None
             if self.is_parquet:
-                has_values = f"{self.prefix}categories.json" in body["files"]
-                values = self.categories if has_values else None
-                self._files = ParquetFiles(place, self.header, self.dtype, body["footers"] or [], values)
+                if is_soft or len(body["footers"] or []) != -(-n_objects // chunk_rows):
+                    raise ValueError("memberships in Parquet, or the number of footers")
                 if store.ids is not None:
-                    store.ids = StoredIds(store, self._files.read_ids)
-                    self._files.header = self.header = self.header._replace(ids=store.ids)
+                    store.ids = StoredIds(store, self._read_ids)
+            file = f"{self._prefix}generator.npz"
+            self.header: Header = Header(
+                *(n_objects, names, n_clusters, n_labeled, chunk_rows, body["provenance"], is_soft),
+                *(store.ids, StoredGenerator(store, file) if file in body["files"] else None),
+            )
 
     def files_of(self, number: int) -> list[str]:
         """Return the files of a chunk of rows, in the folder of the store."""
         if self.is_parquet:
-            return [part_name(number)]
-        ((name, array),) = arrays_of(KIND, self.store.body).items()
-        return [f"{name}/c/{number}/{column}" for column in range(-(-array.shape[1] // array.chunks[1]))]
+            return [f"part-{number:05}.parquet"]
+        name = "memberships" if self.header.is_soft else "labels"
+        return [f"{name}/c/{number}/{file.name}" for file in self.store.arrays[name].files_of(number)]
 
     def reading_bytes(self, n_processes: int, n_threads: int) -> int:
         """Return the memory that reading takes in all, besides the rows that are returned.
 
-        ``n_threads`` threads, in all of ``n_processes`` processes, read at a time.
+        ``n_threads`` threads, in all of ``n_processes`` processes, read at a time. In Parquet each holds a
+        footer and a few columns of a chunk, and each process Arrow (measured).
         """
-        if self._files is not None:
-            return self._files.reading_bytes(n_processes, n_threads)
-        row_bytes = self.header.n_columns * self.dtype.itemsize
-        return reading_bytes(self.header.chunk_rows, row_bytes, self.dtype, n_threads)
+        header, itemsize = self.header, self.dtype.itemsize
+        if not self.is_parquet:
+            return reading_bytes(header.chunk_rows, header.n_columns * itemsize, self.dtype, n_threads)
+        label_bytes = 20 + 4 * itemsize  # Parquet's 32 bits and levels, Arrow, codes
+        of_columns = header.chunk_rows * min(header.n_columns, _TOGETHER) * label_bytes
+        return n_processes * 25_000_000 + n_threads * (8_000 * len(header.names) + of_columns)
 
     def categories(self) -> Categories:
         """Return the original label values of every partition; None where values and labels are the same."""
-        n_clusters, name = self.header.n_clusters, f"{self.prefix}categories.json"
+        n_clusters, name = self.header.n_clusters, f"{self._prefix}categories.json"
         if name not in self.store.body["files"]:
             return [None] * len(n_clusters)
         file = self.store.data / name
@@ -167,11 +195,11 @@ class StoredRows:
         header, where = self.header, f"is damaged in rows {start} to {stop}"
         if start == stop:
             return np.empty((0, header.n_columns), self.dtype)
-        if self._files is None:
-            block = self.store.read("memberships" if header.is_soft else "labels", start, stop)
+        if not self.is_parquet:
+            block = self.store.arrays["memberships" if header.is_soft else "labels"].read(start, stop)
         else:
             with decoding(lambda reason: self.store.broken(f"{where} ({reason})")):
-                block = self._files.read(start, stop)
+                block = self._read_parquet(start, stop)
             self.store.check_unchanged()
         if header.is_soft:
             if not (block.min() >= 0 and block.max() <= 1):  # NaN fails too
@@ -179,6 +207,84 @@ class StoredRows:
         elif block.min() < MISSING or (_column_maxima(block) >= header.n_clusters).any():
             raise self.store.broken(f"{where} (a label is negative or exceeds the number of clusters)")
         return block
+
+    def _read_parquet(self, start: int, stop: int) -> np.ndarray:
+        """Return rows from the files that they are in; raises an error of any type for damaged ones."""
+        header, chunk = self.header, self.header.chunk_rows
+        rows = np.empty((stop - start, header.n_columns), self.dtype)
+        for number in range(start // chunk, (stop - 1) // chunk + 1):
+            low, high = max(start, number * chunk), min(stop, (number + 1) * chunk)
+            out = rows[low - start : high - start]
+            with self._opened(number) as file:
+                for first in range(0, len(header.names), _TOGETHER):
+                    names = header.names[first : first + _TOGETHER]
+                    table = file.read_row_group(0, columns=names, use_threads=False)
+                    table = table.slice(low - number * chunk, len(out))
+                    codes = np.empty((len(names), len(out)), out.dtype)
+                    for u, name in enumerate(names):
+                        codes[u] = self._codes(table.column(name).combine_chunks(), first + u)
+                    del table
+                    for at in range(0, len(out), 2048):  # tile by tile, which stay in the cache
+                        out[at : at + 2048, first : first + len(codes)] = codes[:, at : at + 2048].T
+        return rows
+
+    def _codes(self, column: Any, u: int) -> np.ndarray:
+        """Return the codes of a partition's labels, -1 where they are missing."""
+        import pyarrow as pa
+
+        header = self.header
+        if "_categories.json" not in self.store.body["files"]:
+            if column.type != pa.from_numpy_dtype(self.dtype):
+                raise ValueError(f"labels of type {column.type}")
+            return _whole_numbers(column)
+        if not self._encodings:
+            for name, k, values in zip(header.names, header.n_clusters, self.categories(), strict=True):
+                known = np.arange(k) if values is None else values
+                self._encodings.append(Encoding(name, known).finish())
+        if pa.types.is_dictionary(column.type):  # each of its values is looked up once
+            codes = np.append(self._encodings[u].encode(column.dictionary), MISSING)
+            codes = codes[_whole_numbers(column.indices)]
+        else:
+            codes = self._encodings[u].encode(column)
+        if int(np.count_nonzero(codes >= 0)) != len(column) - column.null_count:
+            raise ValueError("a label that the head does not know")
+        return codes
+
+    def _read_ids(self, start: int, stop: int) -> Any:
+        """Return the ids of a range of rows in Parquet; raises CorruptStoreError if they are damaged."""
+        import pyarrow as pa
+
+        facts, chunk, parts = self.header.ids.facts, self.header.chunk_rows, []  # type: ignore[union-attr]
+        for number in range(start // chunk, -(-stop // chunk)):
+            first, path = number * chunk, str(self.path / self.files_of(number)[0])
+            with decoding(lambda reason: corrupt(path, f"has damaged ids ({reason})")):  # noqa: B023
+                with self._opened(number) as file:
+                    table = file.read_row_group(0, columns=[facts.name], use_threads=False)
+                ids = canonical(table.column(facts.name), facts.name, path, first)
+            low = max(start - first, 0)
+            parts.append(ids.slice(low, min(stop - first, chunk) - low))
+        kind = pa.large_string() if facts.dtype == TEXT else pa.type_for_alias(facts.dtype)
+        return pa.concat_arrays(parts) if parts else pa.array([], kind)
+
+    @contextmanager
+    def _opened(self, number: int) -> Iterator[Any]:
+        """Yield a Parquet file. Its footer is compared with its checksum, and pages with theirs when read.
+
+        Arrow may crash on a damaged footer.
+        """
+        from pyarrow import parquet
+
+        header, path = self.header, local_path(str(self.path / self.files_of(number)[0]))
+        n_rows = min(header.chunk_rows, header.n_objects - number * header.chunk_rows)
+        if not path.exists():
+            raise ValueError(f"{path.name} is missing")
+        if zlib.crc32(footer_of(path)) != self.store.body["footers"][number]:
+            raise ValueError(f"{path.name} has a damaged footer")
+        with parquet.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
+            group = file.metadata.row_group(0)
+            if file.num_row_groups != 1 or group.num_rows != n_rows:
+                raise ValueError(f"{path.name} has other rows")
+            yield file
 
     def verify(self) -> int:
         """Read everything and compare it with the head; return the number of chunks.
@@ -237,6 +343,19 @@ def _column_maxima(block: np.ndarray) -> np.ndarray:
     return np.maximum(folded.max(axis=0), block[whole:].max(axis=0, initial=MISSING))
 
 
+def _whole_numbers(column: Any) -> np.ndarray:
+    """Return an Arrow array of integers, -1 where it is null."""
+    validity, content = column.buffers()
+    dtype = np.dtype(column.type.to_pandas_dtype())
+    values = np.frombuffer(content, dtype, len(column), column.offset * dtype.itemsize)
+    if column.null_count == 0:
+        return values
+    bits = np.unpackbits(
+        np.frombuffer(validity, np.uint8), count=column.offset + len(column), bitorder="little"
+    )
+    return np.where(bits[column.offset :].view(bool), values, dtype.type(MISSING))
+
+
 # Writing
 
 
@@ -274,7 +393,7 @@ class RowsWriter:
             "ids": None if header.ids is None else header.ids.facts._asdict(),
             "footers": self._footers if parquet else None,
         }
-        self._schema = schema_of(header, categories, header.dtype) if parquet else None
+        self._schema = _schema_of(header, categories, header.dtype) if parquet else None
         self._arrays: dict[str, StoredArray] = {}
         if not parquet:
             for name, array in arrays_of(KIND, self._body).items():
@@ -293,7 +412,7 @@ class RowsWriter:
         same = before.chunk_rows == header.chunk_rows and before.n_columns == header.n_columns
         same &= kept.dtype == header.dtype
         if self._schema is not None:
-            same &= schema_of(before, kept.categories(), kept.dtype) == self._schema
+            same &= _schema_of(before, kept.categories(), kept.dtype) == self._schema
         if not same:
             return
         n_chunks = before.n_objects // header.chunk_rows
@@ -325,10 +444,31 @@ class RowsWriter:
             ids = next(self._ids, ())
             if len(ids) != len(block):
                 self._refuse(start + len(ids))
-        self._footers.append(
-            write_part(self.folder, number, block, ids, header, self._categories, self._schema)
-        )
+        self._footers.append(self._write_part(number, block, ids))
         self._total += header.digest(Block(number, start, self._next_row), block)
+
+    def _write_part(self, number: int, block: np.ndarray, ids: Any) -> int:
+        """Write a chunk of rows, and their ids, as a Parquet file; return the CRC-32 of its footer."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        header, path = self.header, local_path(str(self.folder / f"part-{number:05}.parquet"))
+        columns = [] if header.ids is None else [header.ids.as_they_came(ids)]
+        for codes, values in zip(np.ascontiguousarray(block.T), self._categories, strict=True):
+            missing = codes < 0
+            if values is None:
+                columns.append(pa.array(codes, mask=missing))
+            elif values.dtype == object:
+                indices = pa.array(codes.astype(np.int32), mask=missing)
+                columns.append(pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string())))
+            else:
+                columns.append(pa.array(values.astype(np.int64)[codes], mask=missing))
+        table = pa.Table.from_arrays(columns, schema=self._schema)
+        how: dict[str, Any] = {"compression": "zstd", "use_dictionary": header.names}
+        how |= {"write_statistics": False, "write_page_checksum": True}
+        with parquet.ParquetWriter(path, self._schema, **how) as writer:
+            writer.write_table(table, row_group_size=max(len(block), 1))
+        return zlib.crc32(footer_of(path))
 
     def commit(self) -> None:
         """Write what belongs to the rows, and the head; raises InvalidInputError unless all were written."""
@@ -356,3 +496,24 @@ class RowsWriter:
             f"labels has {n_rows:,} objects or more but {self.header.n_objects:,} were counted in the first "
             "pass; pass labels that do not change."
         )
+
+
+def _schema_of(header: Header, categories: Categories, dtype: np.dtype) -> Any:
+    """Return the columns of Parquet files: ids, and labels as they were given."""
+    import pyarrow as pa
+
+    def type_of(values: np.ndarray | None) -> pa.DataType:
+        if values is None:
+            return pa.from_numpy_dtype(dtype)
+        return pa.dictionary(pa.int32(), pa.string()) if values.dtype == object else pa.int64()
+
+    fields = [(name, type_of(values)) for name, values in zip(header.names, categories, strict=True)]
+    if header.ids is not None:
+        name = header.ids.facts.name
+        if name in header.names:
+            raise InvalidInputError(
+                f"the ids have the name of the partition {name!r}, but columns of Parquet need different "
+                "ones; rename one of them, or store the ensemble as .zarr."
+            )
+        fields.insert(0, (name, header.ids.type))
+    return pa.schema(fields)

@@ -15,42 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from bigcons import errors
+from bigcons.disk import commit
 from bigcons.disk.arrays import digest_text, rows_digest
-from bigcons.disk.commit import (
-    is_finished_import,
-    is_store,
-    names_parquet,
-    new_file,
-    provenance_at,
-    refuse_existing,
-    refuse_existing_file,
-    refuse_source,
-)
 from bigcons.disk.files import StorePath
 from bigcons.disk.places import local_path, place_of, temporary_folder
-from bigcons.errors import (
-    CorruptStoreError,
-    InvalidPairsError,
-    StoreExistsError,
-    StoreNotFoundError,
-)
 from bigcons.io.files import describe, is_parquet, provenance_of_files, reading
 from bigcons.io.sources import open_source
 from bigcons.memory import Block, parse_size, row_blocks
-from bigcons.store.pair_rows import (
-    CHUNK_ENTRIES,
-    KIND,
-    MAX_OBJECTS,
-    RESTORE,
-    Edges,
-    Rows,
-    ascending_pairs,
-    checked_counts,
-    symmetric_rows,
-    write_pairs,
-)
+from bigcons.store import pair_rows
 from bigcons.store.reshaping import read_pairs
-from bigcons.store.store import Column, Objects, Store, consistent, reopened
+from bigcons.store.store import Objects, Store, consistent, reopened
 from bigcons.validation import check_int, check_rows
 
 MOST_BYTES = 10**9
@@ -99,8 +74,8 @@ class PairTable(Objects):
         self.provenance: dict[str, Any] = dict(provenance or {})
         self.n_objects: int = indptr.shape[0] - 1
         self.n_pairs: int = indices.shape[0] // 2
-        self._columns = Rows(indptr, indices, n_agree, n_seen)
-        self._chunk_entries: int = stored.body["chunk_entries"] if stored else CHUNK_ENTRIES
+        self._columns = pair_rows.Rows(indptr, indices, n_agree, n_seen)
+        self._chunk_entries: int = stored.body["chunk_entries"] if stored else pair_rows.CHUNK_ENTRIES
         self._store = stored
         self.rows_per_block: int | None = stored.body["rows_per_block"] if stored else None
 
@@ -120,11 +95,11 @@ class PairTable(Objects):
         The four columns are ``(n_pairs,)`` integers with ``0 <= i, j < n_objects``, ``i != j`` and
         ``0 <= n_agree <= n_seen``. Sorts the pairs unless they are sorted with i < j.
         """
-        low, high, order = ascending_pairs(i, j, n_objects)
-        n_agree, n_seen = checked_counts(n_agree, n_seen, len(low))
+        low, high, order = pair_rows.ascending_pairs(i, j, n_objects)
+        n_agree, n_seen = pair_rows.checked_counts(n_agree, n_seen, len(low))
         if order is not None:
             n_agree, n_seen = n_agree[order], n_seen[order]
-        rows = symmetric_rows(Edges(low, high, n_agree, n_seen), n_objects)
+        rows = pair_rows.symmetric_rows(pair_rows.Edges(low, high, n_agree, n_seen), n_objects)
         return cls(*rows, provenance=provenance)
 
     @classmethod
@@ -147,16 +122,16 @@ class PairTable(Objects):
             return table
         place = place_of(path)
         if place.is_file():
-            raise StoreNotFoundError(
+            raise errors.StoreNotFoundError(
                 f"{place} is not a store of pairs; store it with bigcons import --pairs.", path=place
             )
-        store = Store(place, KIND, RESTORE)
-        with consistent(place, RESTORE):
-            check_int("n_objects", store.body["n_objects"], at_least=0, at_most=MAX_OBJECTS)
-        columns = (Column(store, name) for name in Rows._fields)
+        store = Store(place, pair_rows.KIND, pair_rows.RESTORE)
+        with consistent(place, pair_rows.RESTORE):
+            check_int("n_objects", store.body["n_objects"], at_least=0, at_most=pair_rows.MAX_OBJECTS)
+        columns = (store.arrays[name] for name in pair_rows.Rows._fields)
         table = PairTable(*columns, path=str(place), provenance=store.body["provenance"], stored=store)
         if n_objects not in (None, table.n_objects):
-            raise InvalidPairsError(
+            raise errors.InvalidPairsError(
                 f"{place} has pairs of n_objects={table.n_objects}, not {n_objects}; "
                 "use pairs of the same objects.",
                 path=place,
@@ -186,7 +161,7 @@ class PairTable(Objects):
 
         With the suffix .parquet, on a disk: as a Parquet file of every pair once, see `to_parquet`.
         """
-        if names_parquet(path):
+        if commit.names_parquet(path):
             self.to_parquet(path, overwrite=overwrite)
             return self.open(path)
         return type(self).store_blocks(
@@ -204,12 +179,12 @@ class PairTable(Objects):
     def store_blocks(
         cls,
         path: StorePath,
-        parts: Iterable[Rows],
+        parts: Iterable[pair_rows.Rows],
         *,
         n_objects: int,
         counts_dtype: np.dtype,
         rows_per_block: int | None = None,
-        chunk_entries: int = CHUNK_ENTRIES,
+        chunk_entries: int = pair_rows.CHUNK_ENTRIES,
         provenance: Mapping[str, Any] | None = None,
         overwrite: bool = False,
     ) -> PairTable:
@@ -223,11 +198,13 @@ class PairTable(Objects):
             "rows_per_block": rows_per_block,
             "provenance": dict(provenance or {}),
         }
-        if not names_parquet(path):
-            write_pairs(path, parts, counts_dtype, chunk_entries, facts, overwrite=overwrite)
+        if not commit.names_parquet(path):
+            pair_rows.write_pairs(path, parts, counts_dtype, chunk_entries, facts, overwrite=overwrite)
             return PairTable.open(path)
         with temporary_folder(local_path(path).parent, ".pairs-") as folder:
-            write_pairs(folder / "pairs.zarr", parts, counts_dtype, chunk_entries, facts, overwrite=False)
+            pair_rows.write_pairs(
+                folder / "pairs.zarr", parts, counts_dtype, chunk_entries, facts, overwrite=False
+            )
             return PairTable.open(folder / "pairs.zarr").save(path, overwrite=overwrite)
 
     indptr: cached_property[np.ndarray] = cached_property(lambda self: self._part("indptr"))
@@ -252,7 +229,7 @@ class PairTable(Objects):
         """Return the number of pairs of each of the objects ``start`` to ``stop``."""
         return np.diff(self._part("indptr", start, stop + 1))
 
-    def read(self, start: int, stop: int) -> Rows:
+    def read(self, start: int, stop: int) -> pair_rows.Rows:
         """Return the rows of the objects ``start`` to ``stop``, with ``indptr`` counted from 0.
 
         Raises CorruptStoreError if rows of a stored table are invalid.
@@ -261,12 +238,12 @@ class PairTable(Objects):
         indptr = self._part("indptr", start, stop + 1)
         entries = (int(indptr[0]), int(indptr[-1]))
         columns = (self._part(name, *entries) for name in ("indices", "n_agree", "n_seen"))
-        return Rows(indptr - indptr[0], *columns)
+        return pair_rows.Rows(indptr - indptr[0], *columns)
 
-    def edges(self) -> Edges:
+    def edges(self) -> pair_rows.Edges:
         """Return every pair once: ``(i, j, n_agree, n_seen)`` with ``i < j``, ascending."""
         parts = list(self._edges_of_blocks(self.blocks()))
-        return Edges(*map(np.concatenate, zip(*parts, strict=True)))
+        return pair_rows.Edges(*map(np.concatenate, zip(*parts, strict=True)))
 
     def to_parquet(self, path: StorePath, *, overwrite: bool = False) -> None:
         """Write every pair once, as columns ``i < j``, ``n_agree``, ``n_seen``, to a file on a disk.
@@ -284,7 +261,7 @@ class PairTable(Objects):
         }
         metadata = {_METADATA: json.dumps(facts)}
         edges = self._edges_of_blocks(self.blocks())
-        with new_file(path, overwrite=overwrite) as file:
+        with commit.new_file(path, overwrite=overwrite) as file:
             first = pa.table(next(edges)._asdict())
             how = {"compression": "zstd", "write_page_checksum": True}
             with parquet.ParquetWriter(file, first.schema.with_metadata(metadata), **how) as writer:
@@ -313,7 +290,7 @@ class PairTable(Objects):
     def info(self) -> dict[str, Any]:
         """Return a summary as JSON values, without reading the arrays."""
         return {
-            "kind": KIND,
+            "kind": pair_rows.KIND,
             "path": self.path,
             "n_objects": self.n_objects,
             "n_pairs": self.n_pairs,
@@ -343,7 +320,7 @@ class PairTable(Objects):
             if (i == rows.indices).any() or (np.diff(rows.indices)[i[1:] == i[:-1]] <= 0).any():
                 raise table._corrupt("indices", "has a row that does not ascend or contains its own object")
         return {
-            "kind": KIND,
+            "kind": pair_rows.KIND,
             "path": self.path,
             "n_objects": self.n_objects,
             "n_pairs": self.n_pairs,
@@ -364,12 +341,12 @@ class PairTable(Objects):
             raise self._corrupt(name, "has values out of range")
         return part
 
-    def _edges_of_blocks(self, blocks: list[Block]) -> Iterator[Edges]:
+    def _edges_of_blocks(self, blocks: list[Block]) -> Iterator[pair_rows.Edges]:
         for block in blocks or [Block(0, 0, 0)]:
             indptr, *columns = self.read(block.start, block.stop)
             i = np.repeat(np.arange(block.start, block.stop, dtype=np.int32), np.diff(indptr))
             once = i < columns[0]
-            yield Edges(i[once], *(column[once] for column in columns))
+            yield pair_rows.Edges(i[once], *(column[once] for column in columns))
 
     def _part(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Return a slice of one of the four arrays, by default all, from memory if it is loaded."""
@@ -378,8 +355,10 @@ class PairTable(Objects):
             return column[start:stop]
         return self._check(name, column[start:stop])
 
-    def _corrupt(self, name: str, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"{self.path or 'the table'}: {name} {what}; {RESTORE}", path=self.path)
+    def _corrupt(self, name: str, what: str) -> errors.CorruptStoreError:
+        return errors.CorruptStoreError(
+            f"{self.path or 'the table'}: {name} {what}; {pair_rows.RESTORE}", path=self.path
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
@@ -421,11 +400,11 @@ def import_pairs(
     """
     given = {"n_objects": n_objects, "columns": columns}
     provenance = {"made_by": "import_pairs", **provenance_of_files(source, given)}
-    if not overwrite and is_finished_import(out, pairs_made(out), provenance):
+    if not overwrite and commit.is_finished_import(out, pairs_made(out), provenance):
         return PairTable.open(out)
     refuse_existing_pairs(out, overwrite)
     if isinstance(source, (str, os.PathLike)):
-        refuse_source(out, source)
+        commit.refuse_source(out, source)
     table = _loaded(source, provenance, n_objects, columns, budget=parse_size(memory))
     return table.save(out, overwrite=overwrite)
 
@@ -440,11 +419,11 @@ def _loaded(
 ) -> PairTable:
     """Read a table with one row for each pair; a Parquet file may state its number of objects."""
     if isinstance(x, (str, os.PathLike)):
-        if is_store(x):
-            raise StoreExistsError(f"{x} is a store already; open it with PairTable.open.", path=x)
+        if commit.is_store(x):
+            raise errors.StoreExistsError(f"{x} is a store already; open it with PairTable.open.", path=x)
         stated = facts_of_parquet(x).get("n_objects") if is_parquet(x) else None
         if None not in (n_objects, stated) and n_objects != stated:
-            raise InvalidPairsError(
+            raise errors.InvalidPairsError(
                 f"{x} has pairs of n_objects={stated}, not {n_objects}; use pairs of the same objects.",
                 path=x,
             )
@@ -452,7 +431,7 @@ def _loaded(
     edges, n_objects = read_pairs(
         open_source(x, "pairs"), n_objects=n_objects, columns=columns, budget=budget
     )
-    return PairTable(*symmetric_rows(edges, n_objects), provenance=provenance)
+    return PairTable(*pair_rows.symmetric_rows(edges, n_objects), provenance=provenance)
 
 
 def facts_of_parquet(path: StorePath) -> dict[str, Any]:
@@ -466,19 +445,23 @@ def facts_of_parquet(path: StorePath) -> dict[str, Any]:
         if text is not None:
             with consistent(place_of(file), "write the pairs again."):
                 facts: dict[str, Any] = json.loads(text)
-                check_int("n_objects", facts["n_objects"], at_least=0, at_most=MAX_OBJECTS)
+                check_int("n_objects", facts["n_objects"], at_least=0, at_most=pair_rows.MAX_OBJECTS)
                 return facts
     return {}
 
 
 def pairs_made(path: StorePath) -> Mapping[str, Any] | None:
     """Return what the pairs stored at ``path`` were made with; None if there are none."""
-    return facts_of_parquet(path).get("provenance") if is_parquet(path) else provenance_at(path, KIND)
+    return (
+        facts_of_parquet(path).get("provenance")
+        if is_parquet(path)
+        else commit.provenance_at(path, pair_rows.KIND)
+    )
 
 
 def refuse_existing_pairs(path: StorePath, overwrite: bool) -> None:
     """Raise StoreExistsError if pairs must not be stored at ``path``; call it before any work."""
-    if names_parquet(path):
-        refuse_existing_file(path, overwrite)
+    if commit.names_parquet(path):
+        commit.refuse_existing_file(path, overwrite)
     else:
-        refuse_existing(path, overwrite, KIND)
+        commit.refuse_existing(path, overwrite, pair_rows.KIND)

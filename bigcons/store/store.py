@@ -1,17 +1,22 @@
-"""A store of any kind, open for reading: its head, arrays, files and ids.
+"""What stores of all kinds share: heads, arrays, files and ids, exports, and tables in notebooks.
 
 Ids are an array of numbers, or the text of all ids and where each of them ends.
 """
 
 from __future__ import annotations
 
+import csv
+import html
+import io
+import os
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
+from bigcons import errors
 from bigcons.disk.arrays import (
     MAX_CHUNK_BYTES,
     METADATA,
@@ -21,15 +26,15 @@ from bigcons.disk.arrays import (
     read_metadata,
     rows_digest,
 )
-from bigcons.disk.commit import Head, head_of, read_head
-from bigcons.disk.files import MOST_BYTES, Place, corrupt, decoding, unpack
+from bigcons.disk.commit import Head, head_of, new_file, read_head
+from bigcons.disk.files import MOST_BYTES, Place, StorePath, corrupt, decoding, unpack
+from bigcons.disk.places import local_path
 from bigcons.disk.schema import arrays_of, check_body, id_arrays
-from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreError, StoreNotFoundError
 from bigcons.io.columns import INDEX
 from bigcons.io.ids import NUMBERS, TEXT, IdFacts, Ids, parts_of, scan_ids
 from bigcons.io.sources import as_table, open_source
-from bigcons.memory import BLOCK_ROWS, Block, row_blocks
-from bigcons.store.export import facts_table
+from bigcons.memory import BLOCK_ROWS, row_blocks
+from bigcons.progress import progress
 from bigcons.validation import check_int
 
 INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
@@ -84,26 +89,15 @@ class Store:
                 n_bytes = int(np.prod(array.chunks, dtype=object)) * np.dtype(array.dtype).itemsize
                 if n_bytes > MAX_CHUNK_BYTES or array.shape[0] > array.chunks[0] << 24:
                     raise ValueError(f"the size or number of chunks of {name}")
-                self.arrays[name] = StoredArray(self.data / name, array, remedy)
+                self.arrays[name] = StoredArray(self.data / name, array, remedy, self.check_unchanged)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Store, self._opened_with
 
-    def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return entries, or rows, of an array.
-
-        Raises CorruptStoreError for the first chunk that is damaged or missing, and StoreError if the store
-        has changed since it was opened.
-        """
-        try:
-            return self.arrays[name].read(start, stop)
-        finally:
-            self.check_unchanged()
-
     def check_unchanged(self) -> None:
         """Raise StoreError if the store has changed since it was opened: what was read may be old or new."""
         if self._file.stamp() != self._stamp:
-            raise StoreError(
+            raise errors.StoreError(
                 f"{self.place} has changed since it was opened; open it again.", path=self.place
             ) from None
 
@@ -112,22 +106,22 @@ class Store:
         import pyarrow as pa
 
         if "ids" in self.arrays:
-            return pa.array(self.read("ids", start, stop))
+            return pa.array(self.arrays["ids"].read(start, stop))
         if start == stop:
             return pa.array([], pa.large_string())
-        ends = self.read("id_ends", max(start - 1, 0), stop)
+        ends = self.arrays["id_ends"].read(max(start - 1, 0), stop)
         if start == 0:
             ends = np.append(0, ends)
         with decoding(lambda reason: self.broken(f"has damaged ids ({reason})")):
             if ends[0] < 0 or ends[-1] > self.arrays["id_text"].shape[0] or (np.diff(ends) < 1).any():
                 raise ValueError("their ends do not ascend")
-            text = self.read("id_text", int(ends[0]), int(ends[-1]))
+            text = self.arrays["id_text"].read(int(ends[0]), int(ends[-1]))
             buffers = [pa.py_buffer(ends - ends[0]), pa.py_buffer(text)]
             found = pa.LargeStringArray.from_buffers(stop - start, *buffers)
             found.validate(full=True)
         return found
 
-    def broken(self, what: str) -> CorruptStoreError:
+    def broken(self, what: str) -> errors.CorruptStoreError:
         """Return the error of what is wrong; raises StoreError if the store has changed meanwhile."""
         self.check_unchanged()
         return corrupt(self.place, what, self.remedy)
@@ -141,7 +135,7 @@ class Store:
         for name in self._names:
             stored = self.arrays[name]
             for block in row_blocks(stored.shape[0], stored.array.chunks[0]):
-                values = self.read(name, block.start, block.stop)
+                values = stored.read(block.start, block.stop)
                 total += rows_digest(name, block.index, values, stored.array.chunks)
                 yield name, block.start, values
         self.check_digest(total)
@@ -153,7 +147,7 @@ class Store:
         if self.ids is not None:
             self.ids.verify()
         for stored in self.arrays.values():  # which other tools read
-            with suppress(StoreNotFoundError):
+            with suppress(errors.StoreNotFoundError):
                 if read_metadata(stored.place) == stored.array.metadata():
                     continue
             raise corrupt(stored.place / METADATA, "is not as the head says", self.remedy)
@@ -200,6 +194,14 @@ class Objects:
         """Name of the column that identifies the objects; None if they have no ids."""
         return None if self.id_column is None else self.id_column.facts.name
 
+    @property
+    def ids(self) -> np.ndarray | None:
+        """What identifies the objects, ``(n_objects,)`` numbers or text; None if unknown. Reads the array."""
+        if self.id_column is None:
+            return None
+        ids: np.ndarray = self.id_column.hold().values.to_numpy(zero_copy_only=False)
+        return ids
+
     def info(self) -> dict[str, Any]:
         """Return a summary as JSON values."""
         raise NotImplementedError
@@ -216,42 +218,6 @@ def reopened(kind: Any, *given: Any) -> Any:
     return kind.open(*given)
 
 
-# Arrays that are read when sliced, or when they are computed
-
-
-class Column:
-    """An array of a store that is read when sliced, so that it is never in memory as a whole."""
-
-    def __init__(self, store: Store, name: str) -> None:
-        self._store, self._name = store, name
-        self.shape: tuple[int, ...] = store.arrays[name].shape
-        self.dtype: np.dtype = store.arrays[name].dtype
-
-    def __getitem__(self, rows: Any) -> np.ndarray:
-        part, *columns = rows if isinstance(rows, tuple) else (rows,)
-        start, stop, _ = part.indices(self.shape[0])
-        found = self._store.read(self._name, start, stop)
-        return found[(slice(None), *columns)] if columns else found
-
-
-def dask_rows(
-    read: Callable[[int, int], np.ndarray],
-    blocks: Sequence[Block],
-    row_shape: tuple[int, ...],
-    dtype: np.dtype,
-) -> Any:
-    """Return the dask array of what ``read(start, stop)`` gives, one chunk per block of rows."""
-    import dask.array
-    from dask.delayed import delayed
-
-    later = delayed(read, pure=True)
-    chunks = [
-        dask.array.from_delayed(later(block.start, block.stop), (block.n_rows, *row_shape), dtype)
-        for block in blocks
-    ]
-    return dask.array.concatenate(chunks)
-
-
 # Ids
 
 
@@ -264,12 +230,6 @@ def ids_of(source: Any) -> Ids | None:
     name = getattr(source, "name", None)
     table = open_source(as_table(source), "ids", with_ids=False)
     return scan_ids(table, str(name) if name else "id", is_index=hasattr(source, "nlevels"))
-
-
-def id_array(ids: Ids) -> np.ndarray:
-    """Return all ids as an array ``(n_objects,)`` of numbers, or text as objects."""
-    found: np.ndarray = ids.hold().values.to_numpy(zero_copy_only=False)
-    return found
 
 
 def ids_first(columns: dict[str, Any], ids: Ids, values: Any) -> dict[str, Any]:
@@ -304,7 +264,7 @@ def write_ids(folder: Place, ids: Ids, n_objects: int, chunk_rows: int) -> tuple
     """Write ids block by block; return their entry of the head, and the names of their arrays."""
     facts = ids.facts
     if ids.n_objects != n_objects:
-        raise InvalidIdsError(
+        raise errors.InvalidIdsError(
             f"there are {ids.n_objects:,} ids {facts.name!r} but {n_objects:,} objects; pass one for each.",
             column=facts.name,
         )
@@ -349,3 +309,97 @@ class StoredIds(Ids):
         """Read all ids and compare them with the head."""
         if self.hold().facts.digest != self.facts.digest:
             raise self._store.broken("has ids that differ from their digest")
+
+
+# Files of columns
+
+
+@contextmanager
+def export_to(
+    path: StorePath | IO[bytes], n_rows: int, types: Mapping[str, Any], *, overwrite: bool
+) -> Iterator[Callable[[Sequence[Any]], None]]:
+    """Yield the function that writes the columns ``(rows,)`` of the next block; see `Consensus.export`.
+
+    ``types`` has the numpy or Arrow type of each column. An open file gets comma-separated values.
+    """
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+    from pyarrow import parquet
+
+    numpy_types = {name: kind for name, kind in types.items() if isinstance(kind, np.dtype)}
+    fields = {name: pa.from_numpy_dtype(kind) for name, kind in numpy_types.items()}
+    schema = pa.schema([*{**types, **fields}.items()])
+    with ExitStack() as stack:
+        suffix, file = ".csv", path
+        if isinstance(path, (str, os.PathLike)):
+            suffix = local_path(path).suffix.lower()
+            if suffix not in (".parquet", ".csv"):
+                raise errors.InvalidInputError(f"{path} has suffix {suffix!r}; use .parquet or .csv.")
+            file = stack.enter_context(new_file(path, overwrite=overwrite))
+        if suffix == ".parquet":
+            whole_numbers = [name for name, kind in numpy_types.items() if kind.kind == "i"]
+            how: dict[str, Any] = {"use_dictionary": whole_numbers, "write_page_checksum": True}
+            writer: Any = parquet.ParquetWriter(file, schema, compression="zstd", **how)
+        else:
+            header = io.StringIO()
+            csv.writer(header, lineterminator="\n").writerow(types)
+            file.write(header.getvalue().encode())  # type: ignore[union-attr] # pyarrow would quote all names
+            writer = arrow_csv.CSVWriter(
+                file, schema, write_options=arrow_csv.WriteOptions(include_header=False)
+            )
+        stack.enter_context(writer)
+        listener = stack.enter_context(progress("export", n_rows))
+
+        def write(columns: Sequence[Any]) -> None:
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+            listener.advance(len(columns[0]))
+
+        yield write
+
+
+# In notebooks
+
+
+def facts_table(caption: str, facts: Mapping[str, Any]) -> str:
+    """Return names and values as an HTML table, floats to six digits; None values are left out."""
+    rows = "".join(
+        f"<tr><th scope='row' style='text-align:left'>{html.escape(str(name))}</th>"
+        f"<td style='text-align:left'>{html.escape(_text(value))}</td></tr>"
+        for name, value in facts.items()
+        if value is not None
+    )
+    return f"<table><caption>{html.escape(caption)}</caption>{rows}</table>"
+
+
+def first_rows(caption: str, columns: Mapping[str, Sequence[Any]]) -> str:
+    """Return columns as an HTML table of their first ten rows; the first column heads the rows."""
+    n_rows = len(next(iter(columns.values())))
+    told = caption if n_rows <= 10 else f"{caption}: 10 of {n_rows:,}"
+    head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in columns)
+    lines = []
+    for first, *others in list(zip(*columns.values(), strict=True))[:10]:
+        cells = "".join(f"<td>{html.escape(_text(value))}</td>" for value in others)
+        lines.append(f"<tr><th scope='row'>{html.escape(_text(first))}</th>{cells}</tr>")
+    return (
+        f"<table><caption>{html.escape(told)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table>"
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_text(item) for item in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def import_pandas() -> Any:
+    """Return pandas; raise MissingDependencyError if it is not installed."""
+    try:
+        import pandas as pd  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise errors.MissingDependencyError(
+            "to_pandas needs pandas, which is not installed; run pip install pandas."
+        ) from error
+    return pd

@@ -47,7 +47,7 @@ from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
 from bigcons.store.clusters import TRUST_ROW, Trust, arrow_table
-from bigcons.store.consensus import ConsensusWriter
+from bigcons.store.consensus import ConsensusWriter, write_rows
 from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.trust.placement import (
     ClusterSupport,
@@ -150,7 +150,7 @@ def trust(
                 f"memberships has shape {shape}; pass ({n}, n_clusters), with more clusters than the largest "
                 f"label, {values.max()}."
             )
-    clusters = labels.trust_tables[0] if getattr(labels, "has_trust", False) else None
+    clusters = labels.trust_rows.clusters if getattr(labels, "has_trust", False) else None
     clusters = getattr(getattr(labels, "trust_", None), "clusters", clusters)
     support = None if clusters is None else ClusterSupport.of_table(clusters, values)
     with open_engine(client) as engine:
@@ -331,8 +331,8 @@ class Evidence:
 
     def write(self, writer: ConsensusWriter) -> None:
         """Write which labels to trust to a consensus whose rows have been written, in the tasks."""
-        store = writer.rows
-        store.create(trust=True)
-        for _, written in self.weigh_blocks(lambda block, rows: store.write_trust(block.start, rows)):
+        writer.create_arrays(trust=True)
+        arrays = writer.arrays
+        for _, written in self.weigh_blocks(lambda block, rows: write_rows(arrays, block.start, rows)):
             writer.note(written)
         writer.describe_trust(*self.sums.tables(self._ensemble), self.temperature)

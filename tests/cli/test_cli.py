@@ -261,12 +261,16 @@ def test_plot__draws_every_figure(consensus, ran, run):
 
 
 def test_export__writes_what_the_library_writes(consensus, run, ran):
-    assert ran(f"export {consensus} -o labels.npy")["n_objects"] == N_OBJECTS
-    np.testing.assert_array_equal(np.load("labels.npy"), Consensus.open(consensus).labels)
-    assert_fails_in_one_line(run(f"export {consensus} -o labels.npy"), "labels.npy exists", "--overwrite")
-    assert ran(f"export {consensus} -o labels.npy --memberships --overwrite")["memberships"] is True
-    assert np.load("labels.npy").dtype.names == ("label", "cluster_0", "cluster_1", "cluster_2")
-    assert_fails_in_one_line(run(f"export {consensus} -o labels.xls"), ".parquet, .csv, .npy")
+    assert ran(f"export {consensus} -o labels.parquet")["n_objects"] == N_OBJECTS
+    np.testing.assert_array_equal(
+        pd.read_parquet("labels.parquet")["label"], Consensus.open(consensus).labels
+    )
+    assert_fails_in_one_line(
+        run(f"export {consensus} -o labels.parquet"), "labels.parquet exists", "--overwrite"
+    )
+    assert ran(f"export {consensus} -o labels.parquet --memberships --overwrite")["memberships"] is True
+    assert list(pd.read_parquet("labels.parquet")) == ["label", "cluster_0", "cluster_1", "cluster_2"]
+    assert_fails_in_one_line(run(f"export {consensus} -o labels.xls"), ".parquet or .csv")
     assert_fails_in_one_line(run("export ensemble.zarr -o labels.csv"), "is an ensemble")
 
 
@@ -373,13 +377,13 @@ def test_warnings__are_one_line_each_and_the_same_is_shown_once(run, monkeypatch
             warn_user(text, ConsensusWarning)
         raise MemoryError("Unable to allocate 37.3 GiB")
 
-    monkeypatch.setattr("bigcons.store.opening.read_head", warn)
+    monkeypatch.setattr("bigcons.store.ensemble.read_head", warn)
     lines = run("info e.zarr").stderr.splitlines()
     assert lines == ["Warning: one", "Warning: two", "Error: Unable to allocate 37.3 GiB"]
 
 
 def test_interrupt__is_one_line_and_status_130(run, monkeypatch):
-    monkeypatch.setattr("bigcons.store.opening.read_head", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr("bigcons.store.ensemble.read_head", Mock(side_effect=KeyboardInterrupt))
     result = run("info e.zarr")
     assert result.exit_code == 130
     assert len(result.stderr.strip().splitlines()) == 1

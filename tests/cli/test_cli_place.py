@@ -107,9 +107,9 @@ def test_place__writes_memberships_into_any_file_and_says_json(made):
     np.testing.assert_array_equal(shares, expected.memberships)
     shutil.copytree(made / "out", made / "moved")
     (made / "out/ensemble.zarr").rename(made / "hidden.zarr")  # it lies beside the consensus
-    assert bigcons(made, "place new.csv --with moved/ -o placed.npy").exit_code == 0
+    assert bigcons(made, "place new.csv --with moved/ -o after.csv").exit_code == 0
     (made / "hidden.zarr").rename(made / "out/ensemble.zarr")
-    assert np.load(made / "placed.npy")["label"].tolist() == placed["label"].tolist()
+    assert pd.read_csv(made / "after.csv")["label"].tolist() == placed["label"].tolist()
     streamed = bigcons(made, "place new.csv --with out/consensus.zarr -o -")
     assert streamed.stdout.startswith("customer_id,label,confidence,is_far\n5000,")
 

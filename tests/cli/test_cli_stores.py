@@ -101,13 +101,15 @@ def test_export__writes_the_confidence_and_leaves_out_labels_below_one(run):
     ensemble, classes = planted_ensemble(200, 8, random_state=0)
     told = Consensus.write("told.zarr", classes, None, trust=trust(ensemble, classes))
     Consensus.write("untold.zarr", classes, None)
-    assert run("export told.zarr -o t.npy --confidence").exit_code == 0
-    assert np.load("t.npy")["confidence"].tobytes() == told.trust.confidence.tobytes()
-    assert run("export told.zarr -o t.npy --min-confidence 0.9 --overwrite").exit_code == 0
+    assert run("export told.zarr -o t.parquet --confidence").exit_code == 0
+    assert pd.read_parquet("t.parquet")["confidence"].to_numpy().tobytes() == told.trust.confidence.tobytes()
+    assert run("export told.zarr -o t.parquet --min-confidence 0.9 --overwrite").exit_code == 0
     doubtful = told.trust.confidence < 0.9
     assert 0 < doubtful.sum() < 200
-    np.testing.assert_array_equal(np.load("t.npy"), np.where(doubtful, -1, told.labels))
-    np.testing.assert_array_equal(told.to_pandas(min_confidence=0.9)["label"], np.load("t.npy"))
-    assert run("export told.zarr -o u.npy --min-confidence 2").exit_code == 2
-    refused = run("export untold.zarr -o u.npy --min-confidence 0.9")
+    np.testing.assert_array_equal(pd.read_parquet("t.parquet")["label"], np.where(doubtful, -1, told.labels))
+    np.testing.assert_array_equal(
+        told.to_pandas(min_confidence=0.9)["label"], pd.read_parquet("t.parquet")["label"]
+    )
+    assert run("export told.zarr -o u.csv --min-confidence 2").exit_code == 2
+    refused = run("export untold.zarr -o u.csv --min-confidence 0.9")
     assert (refused.exit_code, "bigcons.metrics.trust" in refused.stderr) == (1, True)

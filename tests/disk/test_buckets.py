@@ -27,10 +27,10 @@ import bigcons
 from bigcons import PCC, Consensus, Ensemble, PairTable, coassociation, generate
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
-from bigcons.disk import commit, locks
+from bigcons.disk import buckets, commit
 from bigcons.disk.buckets import bucket_place
-from bigcons.disk.locks import writer_lock
-from bigcons.disk.places import machine, place_of
+from bigcons.disk.files import machine
+from bigcons.disk.places import place_of, writer_lock
 from bigcons.errors import (
     CorruptStoreError,
     DamagedFileError,
@@ -441,7 +441,7 @@ def test_writer_lock__rejects_a_second_writer_and_is_renewed(url, planted):
 
 
 def test_writer_lock__of_a_dead_writer_expires(url, planted):
-    lock = locks.Lease(bucket_place(url), 0.2)
+    lock = buckets.Lease(bucket_place(url), 0.2)
     lock._released.set()  # as if it were dead: it is not renewed
     time.sleep(0.3)
     with writer_lock(url), pytest.raises(StoreError, match="expired without renewal"):

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from bigcons import Ensemble
 from bigcons.disk import commit
 from bigcons.disk.places import place_of
 from bigcons.errors import CorruptStoreError, StoreError, StoreExistsError, StoreNotFoundError
@@ -176,9 +175,3 @@ def test_read_head__rejects_other_formats(tmp_path):
     change(tmp_path / "s", format_version=99)
     with pytest.raises(StoreError, match="upgrade bigcons"):
         commit.read_head(tmp_path / "s", "pairs")
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old/manifest.json").write_text("{}")
-    (tmp_path / "old/zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
-    for read in (Ensemble.open, Ensemble.from_labels, lambda path: make_store(path, 1, overwrite=True)):
-        with pytest.raises(StoreError, match=r"earlier version of bigcons.*import or compute it again"):
-            read(tmp_path / "old")

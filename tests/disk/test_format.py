@@ -15,7 +15,8 @@ from pyarrow import parquet
 
 from bigcons import Consensus, Ensemble, PairTable
 from bigcons.disk import schema
-from bigcons.disk.chunks import CODECS
+from bigcons.disk.arrays import CODECS, open_array
+from bigcons.disk.places import place_of
 from bigcons.metrics import trust
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
@@ -170,3 +171,23 @@ def test_page__names_all_that_the_schema_has():
     for body in schema.BODIES.values():
         for name, kind in body.items():
             assert re.search(rf"^\| `{name}` \| {kind} \|", PAGE, flags=re.MULTILINE), name
+
+
+@pytest.mark.parametrize("compressor", ["none", "zstd", "blosc", "checksum"])
+@pytest.mark.parametrize("dtype", ["int8", "bool", "float32", ">i4"])
+def test_open_array__reads_what_zarr_wrote(tmp_path, compressor, dtype):
+    values = np.random.default_rng(0).integers(0, 2, (70, 5)).astype(dtype)
+    values[20:40] = 1  # two rows of chunks of the fill value, which Zarr does not write
+    codecs = {
+        "none": [],
+        "zstd": [zarr.codecs.ZstdCodec()],
+        "blosc": [zarr.codecs.BloscCodec(cname="zstd")],
+        "checksum": [zarr.codecs.ZstdCodec(), zarr.codecs.Crc32cCodec()],
+    }[compressor]
+    endian = "big" if dtype.startswith(">") else "little"
+    how = {"chunks": (10, 2), "fill_value": 1, "compressors": codecs}
+    zarr.create_array(tmp_path / "x", data=values, serializer=zarr.codecs.BytesCodec(endian=endian), **how)
+    array = open_array(place_of(tmp_path / "x"))
+    np.testing.assert_array_equal(array[:], values)
+    np.testing.assert_array_equal(array[5:33], values[5:33])
+    assert not (tmp_path / "x/c/2").exists()

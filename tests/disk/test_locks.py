@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from bigcons.disk.locks import lock_path, sweep_locks, writer_lock
+from bigcons.disk.places import lock_path, sweep_locks, writer_lock
 from bigcons.errors import StoreError, StoreLockedError
 from tests.support.stores import names_in
 

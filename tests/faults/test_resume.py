@@ -17,7 +17,7 @@ from bigcons import IVC, METHODS, PCC, Consensus, Ensemble, PairTable
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
-from bigcons.disk.locks import lock_path
+from bigcons.disk.places import lock_path
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreLockedError
 from bigcons.memory import Block
 from bigcons.run.engine import SerialEngine
@@ -270,7 +270,7 @@ MOMENTS = {
     "starts": ("bigcons.methods.pcc.estimator.solve_sample", 1, None),
     "first commit": ("bigcons.disk.checkpoint.Snapshots.save", 1, None),
     "pass 2": ("bigcons.disk.checkpoint.FileBlocks.write", 2 * N_BLOCKS + 3, 1),
-    "results": ("bigcons.store.consensus.ConsensusRows.write", 2, "all"),
+    "results": ("bigcons.disk.arrays.StoredArray.write", 3, "all"),
 }
 
 

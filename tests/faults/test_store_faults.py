@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from bigcons import Ensemble
 from bigcons.disk import arrays
-from bigcons.disk.locks import writer_lock
+from bigcons.disk.places import writer_lock
 from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
 from tests.support.stores import change_head, names_in, of_rows
 

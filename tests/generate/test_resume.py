@@ -16,7 +16,7 @@ import pytest
 
 import bigcons as bc
 from bigcons.disk.checkpoint import Snapshots
-from bigcons.disk.locks import writer_lock
+from bigcons.disk.places import writer_lock
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreLockedError
 from bigcons.generate import kmeans, mixed
 from tests.support.engines import CountingEngine

@@ -153,7 +153,7 @@ def test_read_rows__in_the_order_asked_for(labels, indices):
 
 @pytest.mark.parametrize("indices", [[-1], [3], [[0]], [0.5]])
 def test_read_rows__rejects_other_indices(indices):
-    with pytest.raises(InvalidInputError, match="indices"):
+    with pytest.raises(InvalidInputError, match="has no item"):
         Ensemble.from_labels([[0], [1], [2]]).read_rows(indices)
 
 

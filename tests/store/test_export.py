@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 
 from bigcons import Consensus, Ensemble
+from bigcons.disk.arrays import StoredArray
 from bigcons.errors import InvalidInputError, StoreError, StoreExistsError
 from tests.support.stores import names_in
 
 N_OBJECTS, N_CLUSTERS = 1000, 4
-SUFFIXES = [".parquet", ".csv", ".npy"]
+SUFFIXES = [".parquet", ".csv"]
 
 
 @pytest.fixture
@@ -32,9 +33,6 @@ def stored(tmp_path, solution):
 
 def table_of(path):
     """Read an export as a pandas frame, whatever its format."""
-    if path.suffix == ".npy":
-        array = np.load(path)
-        return pd.DataFrame(array if array.dtype.names else {"label": array})
     return pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
 
 
@@ -59,14 +57,14 @@ def test_export__holds_labels_and_memberships(tmp_path, stored, solution, suffix
 def test_export__can_be_imported_again(tmp_path, stored, solution, suffix):
     stored.export(tmp_path / f"l{suffix}")
     ensemble = Ensemble.from_labels(tmp_path / f"l{suffix}")
-    assert ensemble.names == (["p0"] if suffix == ".npy" else ["label"])
+    assert ensemble.names == ["label"]
     np.testing.assert_array_equal(ensemble.read(0, N_OBJECTS)[:, 0], solution[0])
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_export__reads_no_more_than_a_block(tmp_path, stored, monkeypatch, suffix):
-    read = Mock(side_effect=stored.read_array)
-    monkeypatch.setattr(stored, "read_array", read)
+    read = Mock(side_effect=StoredArray.read, autospec=True)
+    monkeypatch.setattr(StoredArray, "read", lambda *given: read(*given))
     stored.export(tmp_path / f"l{suffix}", memberships=True)
     assert max(stop - start for _, start, stop in (call.args for call in read.call_args_list)) == 64
 
@@ -79,14 +77,14 @@ def test_export__that_fails_leaves_what_was_there(tmp_path, stored, monkeypatch,
     path.parent.mkdir()
     if before is not None:
         path.write_bytes(before)
-    original = stored.read_array
+    original = StoredArray.read
 
-    def fail_late(name, start, stop):
+    def fail_late(array, start, stop):
         if start > N_OBJECTS // 2:
             raise error
-        return original(name, start, stop)
+        return original(array, start, stop)
 
-    monkeypatch.setattr(stored, "read_array", fail_late)
+    monkeypatch.setattr(StoredArray, "read", fail_late)
     with pytest.raises((KeyboardInterrupt, StoreError)):
         stored.export(path, overwrite=True)
     assert {name: Path(path.parent, name).read_bytes() for name in names_in(path.parent)} == (
@@ -102,13 +100,7 @@ def test_export__rejects_in_one_line(tmp_path, stored, solution):
     for consensus, path, options, error, message in [
         (stored, taken, {}, StoreExistsError, "taken.csv exists; pass overwrite=True"),
         (stored, folder, {"overwrite": True}, StoreExistsError, "is a folder; choose another path"),
-        (
-            stored,
-            "l.txt",
-            {},
-            InvalidInputError,
-            r"suffix '.txt'; use one of .parquet, .csv, .npy",
-        ),
+        (stored, "l.npy", {}, InvalidInputError, r"suffix '.npy'; use .parquet or .csv"),
         (stored, "s3://bucket/l.csv", {}, InvalidInputError, "is a URL"),
         (bare, tmp_path / "new.csv", {"memberships": True}, InvalidInputError, "has labels only"),
     ]:

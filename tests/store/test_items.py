@@ -86,7 +86,7 @@ def test_item__of_objects_keeps_the_generator():
     np.testing.assert_array_equal(placed.labels[np.arange(300) % 3 > 0], model.labels_)
 
 
-@pytest.mark.parametrize("key", [3, [], 2.5, [0.5], slice(5, 5), (slice(None), "a", 1)])
+@pytest.mark.parametrize("key", [3, 2.5, [0.5], [30], (slice(None), "a", 1)])
 def test_item__refuses_anything_else(ensemble, key):
     with pytest.raises(InvalidInputError, match="has no item"):
         ensemble[key]

@@ -26,7 +26,7 @@ from bigcons.errors import (
 from bigcons.generate import kmeans
 from bigcons.store import ensemble_store
 from bigcons.store.ensemble import import_labels
-from bigcons.store.parquet import MOST_PARTITIONS
+from bigcons.store.ensemble_store import MOST_PARTITIONS
 from tests.support.stores import names_in, of_rows, values_of
 from tests.support.strategies import label_columns
 
@@ -48,15 +48,9 @@ def a_table(n_objects=N_OBJECTS, first=0):
     )
 
 
-def some_memberships(n_objects=N_OBJECTS):
-    tables = [RNG.dirichlet(np.ones(k), n_objects).astype(np.float32) for k in (2, 3)]
-    tables[0][3:9] = np.nan
-    return tables
-
-
 def assert_same(found, expected):
     assert found.digest() == expected.digest()
-    assert values_of(found) == values_of(expected) if not found.is_soft else True
+    assert values_of(found) == values_of(expected)
     n_objects = expected.n_objects
     np.testing.assert_array_equal(found.read(0, n_objects), expected.read(0, n_objects))
     assert (found.names, found.dtype, found.id_name) == (expected.names, expected.dtype, expected.id_name)
@@ -95,7 +89,6 @@ def test_store__pickles_and_gives_what_others_of_its_kind_give(stored, tmp_path)
     assert_same(pickle.loads(pickle.dumps(stored)), stored)
     rows = RNG.permutation(N_OBJECTS)[:40]
     np.testing.assert_array_equal(stored.read_rows(rows), stored.load().read_rows(rows))
-    np.testing.assert_array_equal(stored.to_dask().compute(), np.asarray(stored))
     part = stored.select(["a.b", "words"], tmp_path / "part.parquet")
     np.testing.assert_array_equal(part.read(0, N_OBJECTS), stored.read(0, N_OBJECTS)[:, [3, 1]])
     assert (
@@ -126,21 +119,6 @@ def test_append__gives_what_it_gives_in_zarr(stored, grows, tmp_path):
     assert pd.read_parquet(stored.path).shape == (N_OBJECTS + 70, 7)
     with pytest.raises(InvalidInputError, match="mode='a'"):
         Ensemble.open(stored.path).append_objects(more)
-
-
-def test_memberships__are_lists(tmp_path):
-    tables = some_memberships()
-    soft = Ensemble.from_memberships(tables)
-    both = [soft.save(tmp_path / f"e.{suffix}", chunk_rows=64) for suffix in ("parquet", "zarr")]
-    assert_same(*both)
-    frame = pd.read_parquet(tmp_path / "e.parquet")
-    assert frame["p0"].isna().sum() == 6
-    np.testing.assert_array_equal(np.stack(frame["p1"]), soft.read(0, N_OBJECTS)[:, 2:])
-    both = [Ensemble.open(each.path, "a") for each in both]
-    more = some_memberships(50)
-    for each in both:
-        each.append_objects(more)
-    assert_same(*both)
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
@@ -251,6 +229,9 @@ def test_unfit__is_refused(stored, tmp_path):
         PairTable.from_arrays([0], [1], [1], [1], n_objects=2).save(tmp_path / "pairs.npy")
     with pytest.raises(StoreExistsError, match="exists"):
         stored.save(stored.path)
+    soft = Ensemble.from_memberships([RNG.dirichlet(np.ones(k), 9) for k in (2, 3)])
+    with pytest.raises(InvalidInputError, match=r"would have memberships.*store it as \.zarr"):
+        soft.save(tmp_path / "soft.parquet")
     same = Ensemble.from_labels(pa.table({"a": [1, 2], "b": [1, 1]}), id="a", names=["a"])
     with pytest.raises(InvalidInputError, match="the ids have the name of the partition 'a'"):
         same.save(tmp_path / "same.parquet")

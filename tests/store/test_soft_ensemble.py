@@ -10,7 +10,6 @@ import pytest
 from bigcons import Consensus, Ensemble
 from bigcons.errors import CorruptStoreError, EmptyPartitionError, InvalidInputError, SoftEnsembleError
 from bigcons.metrics import anmi
-from bigcons.store.ensemble import import_memberships
 
 N = 300
 SIZES = (3, 4, 70, 80)  # more columns than one chunk has
@@ -141,16 +140,16 @@ def test_store__that_is_damaged_is_refused(path):
         Ensemble.open(path).verify()
 
 
-def test_import_memberships__is_from_memberships_in_a_store(tables, ensemble, tmp_path):
+def test_from_memberships__in_a_store_is_that_in_memory(tables, ensemble, tmp_path):
     paths = []
     for u, table in enumerate(tables):
         np.save(tmp_path / f"{u}.npy", table)
         paths.append(tmp_path / f"{u}.npy")
-    stored = import_memberships(paths, tmp_path / "soft.zarr", memory="50MB", chunk_rows=64)
+    stored = Ensemble.from_memberships(paths, out=tmp_path / "soft.zarr", memory="50MB", chunk_rows=64)
     np.testing.assert_array_equal(np.asarray(stored), np.asarray(ensemble))
     stored.verify()
     with pytest.raises(InvalidInputError):
-        import_memberships([2 * tables[0]], tmp_path / "wrong.zarr")
+        Ensemble.from_memberships([2 * tables[0]], out=tmp_path / "wrong.zarr")
     assert not (tmp_path / "wrong.zarr").exists()
 
 
