@@ -41,9 +41,10 @@ CONSTANTS = {
         "MOST_LABELS",
         "FEWEST_LABELS",
         "THETA",
+        "FIRST_GROUPS",
     ),
-    "bigcons.trust.n_clusters": ("FIRST_GROUPS", "LEAST_OBJECTS", "HALF_WAY"),
-    "bigcons.trust.confidence": ("EXTRA",),
+    "bigcons.trust.n_clusters": ("LEAST_OBJECTS", "HALF_WAY"),
+    "bigcons.trust.placement": ("EXTRA",),
 }
 HALVES = {
     "choosing": [*GROUPS["choosing"], *GROUPS["pools-choosing"]],

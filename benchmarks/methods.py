@@ -59,7 +59,6 @@ ALSO_PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
     "pcc by entropy": ("pcc", {"weights": "entropy"}),
     "pcc kl": ("pcc", {"divergence": "kl"}),
     "mixture without background": ("mixture", {"background": False}),
-    "mcla by linkage": ("mcla", {"partitioner": "average"}),
     "bce-gibbs": ("bce-gibbs", {"n_init": 2, "burn_in": 50, "n_samples": 50}),
     "eac-average": ("eac-average", {}),
 }

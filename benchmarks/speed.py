@@ -33,8 +33,8 @@ from bigcons.divergences import resolve_divergence
 from bigcons.errors import ConvergenceWarning
 from bigcons.generate import kmeans
 from bigcons.memory import Block
-from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform
-from bigcons.methods.pcc.pairs import BlockedPairs, Neighborhoods, stretch_steps
+from bigcons.methods.all_pairs import dirichlet, perturbed_uniform
+from bigcons.methods.pcc import BlockedPairs, Neighborhoods, stretch_steps
 from bigcons.metrics import matching_accuracy, pcc_objective
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from bigcons.run.passes import Run, run_passes

@@ -16,7 +16,7 @@ _HOMES = {
     "Ensemble": "bigcons.store.ensemble",
     "PairTable": "bigcons.store.pairs",
     "Consensus": "bigcons.store.consensus",
-    "ConsensusClustering": "bigcons.methods.clustering",
+    "ConsensusClustering": "bigcons.methods.consensus",
     "EnsembleGenerator": "bigcons.generate.transformer",
     "Divergence": "bigcons.divergences",
     "ProgressBar": "bigcons.progress",
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bigcons.generate.transformer import EnsembleGenerator as EnsembleGenerator
     from bigcons.io.columns import select as select
     from bigcons.methods import *  # noqa: F403 - the class of every method
-    from bigcons.methods.clustering import ConsensusClustering as ConsensusClustering
+    from bigcons.methods.consensus import ConsensusClustering as ConsensusClustering
     from bigcons.methods.consensus import as_in_paper as as_in_paper
     from bigcons.methods.consensus import consensus as consensus
     from bigcons.progress import ProgressBar as ProgressBar

@@ -49,7 +49,7 @@ import numpy as np
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.io.factorize import label_dtype
 from bigcons.methods import bce
-from bigcons.methods.mixture import SMOOTHING
+from bigcons.methods.bce import SMOOTHING
 from bigcons.methods.pass_clusterer import CERTAINTY, first_partition, partition_order, spread
 from bigcons.methods.placing import Recoding, codes_in, recode
 from bigcons.run import passes
@@ -654,7 +654,7 @@ def fit_columns(
         decided = np.flatnonzero(clusters >= 0)
         phi[decided] = (1.0 - CERTAINTY) / n_clusters
         phi[decided, :, clusters[decided]] += CERTAINTY
-        objective, smoothing, relaxation = -np.inf, bce.SMOOTHING, 1.0
+        objective, smoothing, relaxation = -np.inf, bce.START_SMOOTHING, 1.0
         while not start.settled and len(start.records) < max_iter:
             how = {"ask": "update", "start": number, "smoothing": smoothing, "relaxation": relaxation}
             answers = _ask(sites, [{**how, "shares": part} for part in np.split(phi, cuts[:-1], axis=1)])

@@ -275,7 +275,7 @@ def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_pat
         (plots.reliability, truth, "ndarray cannot be drawn so; pass .*reliability"),
         (plots.reliability, model, "or a model and the truth"),
         (plots.trust, MCLA(3), "not fitted"),
-        (plots.trust, fixed, "only ConsensusTree and PCC find it in fit"),
+        (plots.trust, fixed, "has no trust_; compute it by bigcons.metrics.trust"),
         (plots.trust, labels, r"ndarray cannot be drawn so; pass bigcons\.metrics\.trust"),
         (plots.convergence, {"pass": [1]}, "has 'pass' or 'step', and 'objective'"),
         (plots.memberships, np.ones(3), r"memberships has shape \(3,\)"),

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 _REGISTRY = {
     "tree": "tree:ConsensusTree",
-    "pcc": "pcc.estimator:PCC",
+    "pcc": "pcc:PCC",
     "bce": "bce:BCE",
     "bce-gibbs": "bce:GibbsBCE",
-    "mixture": "mixture:MixtureModel",
+    "mixture": "bce:MixtureModel",
     "qmi": "assignment:QMI",
     "kcc": "assignment:KCC",
     "ivc": "assignment:IVC",
@@ -39,8 +39,8 @@ _REGISTRY = {
     "eac-single": "evidence:EACSingle",
     "eac-average": "evidence:EACAverage",
     "eac-groups": "evidence:EACGroups",
-    "furthest": "furthest:Furthest",
-    "did": "did:DID",
+    "furthest": "evidence:Furthest",
+    "did": "evidence:DID",
 }
 """Module (within this package) and class of each method."""
 
@@ -55,15 +55,16 @@ if TYPE_CHECKING:
     from bigcons.methods.base import MethodInfo as MethodInfo
     from bigcons.methods.bce import BCE as BCE
     from bigcons.methods.bce import GibbsBCE as GibbsBCE
+    from bigcons.methods.bce import MixtureModel as MixtureModel
     from bigcons.methods.correspondence import CCC as CCC
     from bigcons.methods.correspondence import CCSVD as CCSVD
     from bigcons.methods.correspondence import CCU as CCU
-    from bigcons.methods.did import DID as DID
+    from bigcons.methods.evidence import DID as DID
     from bigcons.methods.evidence import EAC as EAC
     from bigcons.methods.evidence import EACAverage as EACAverage
     from bigcons.methods.evidence import EACGroups as EACGroups
     from bigcons.methods.evidence import EACSingle as EACSingle
-    from bigcons.methods.furthest import Furthest as Furthest
+    from bigcons.methods.evidence import Furthest as Furthest
     from bigcons.methods.greedy import BEST as BEST
     from bigcons.methods.greedy import GreedyANMI as GreedyANMI
     from bigcons.methods.greedy import Supra as Supra
@@ -71,8 +72,7 @@ if TYPE_CHECKING:
     from bigcons.methods.hypergraph import HBGF as HBGF
     from bigcons.methods.hypergraph import HGPA as HGPA
     from bigcons.methods.hypergraph import MCLA as MCLA
-    from bigcons.methods.mixture import MixtureModel as MixtureModel
-    from bigcons.methods.pcc.estimator import PCC as PCC
+    from bigcons.methods.pcc import PCC as PCC
     from bigcons.methods.tree import ConsensusTree as ConsensusTree
 
 _HOMES = {

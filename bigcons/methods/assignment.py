@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -257,7 +256,6 @@ class IntegerLabels(Tables):
 # Estimators
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class QMI(PassClusterer):
     """Quadratic mutual information consensus: k-means on the one-hot labels.
 
@@ -336,7 +334,6 @@ class QMI(PassClusterer):
         return CategoryUtility("QMI", offsets, n_clusters, self._weights)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class KCC(PassClusterer):
     """K-means-based consensus clustering with a utility over the observed labels.
 
@@ -413,7 +410,6 @@ class KCC(PassClusterer):
         return utility("KCC", offsets, n_clusters, self._weights)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class IVC(PassClusterer):
     """Iterative voting consensus: clusters of objects around their majority labels (k-modes).
 
@@ -501,7 +497,6 @@ class IVC(PassClusterer):
         return super()._starts(method, ensemble, engine, survey)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class IPVC(IVC):
     """Iterative probabilistic voting consensus: clusters of objects around their label frequencies.
 
@@ -563,7 +558,6 @@ class IPVC(IVC):
     tables: ClassVar[type[Tables]] = LabelFrequencies
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class IPC(IVC):
     """Iterative pairwise consensus: objects join the cluster they are most similar to on average.
 
@@ -661,7 +655,7 @@ class IPC(IVC):
             lower_is_better=False,
         )
         self._set_results(records, objectives, converged=converged)
-        self._publish(ensemble, lambda b: clusters[b.start : b.stop], survey.unlabeled, out)
+        self._publish(ensemble, clusters, survey.unlabeled, out)
 
 
 def shares_of_pairs(
@@ -700,7 +694,6 @@ def move_all(
     return moved, {"objective": worth, "moved": n_moved, "moved_share": share}
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class LabelKMeans(PassClusterer):
     """k-means on the label matrix: a baseline that treats labels as numbers.
 
@@ -799,5 +792,5 @@ class LabelKMeans(PassClusterer):
         self._set_results(
             [{"objective": objective}], [objective], converged=bool(model.n_iter_ < self.max_iter)
         )
-        self.n_passes_: int = int(model.n_iter_)
-        self._publish(ensemble, lambda b: labels[b.start : b.stop], survey.unlabeled, out)
+        self.n_passes_ = int(model.n_iter_)
+        self._publish(ensemble, labels, survey.unlabeled, out)

@@ -15,45 +15,29 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from bigcons import errors
 from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
 from bigcons.disk.commit import is_store, refuse_existing, refuse_other, refuse_source
 from bigcons.disk.schema import TRUST
-from bigcons.errors import (
-    CorruptStoreError,
-    InvalidInputError,
-    NoStructureWarning,
-    SoftEnsembleError,
-    SurplusClustersWarning,
-    warn_user,
-)
+from bigcons.errors import InvalidInputError, warn_user
 from bigcons.io.columns import Column, Columns, given_for, select
 from bigcons.io.files import is_parquet, origin
 from bigcons.io.ids import Ids
-from bigcons.memory import Block, parse_size
+from bigcons.memory import Block
 from bigcons.methods.placing import Placed, PlacedFeatures, PlaceTask, Recoding, place_task
 from bigcons.metrics.clusterings import average_criterion
 from bigcons.progress import progress
+from bigcons.run import results as runs
 from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine
 from bigcons.run.memory_plan import LabelsNeededError, MemoryPlan, PlannedEnsemble
-from bigcons.run.results import (
-    TINY,
-    Found,
-    Output,
-    Results,
-    Use,
-    clear_finished,
-    count_clusters,
-    finished_run,
-    logging_how_to_resume,
-    seed_of_run,
-)
+from bigcons.run.results import Found, Output, Results, Use
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, Trust, cluster_rows
 from bigcons.store.consensus import (
@@ -71,14 +55,11 @@ from bigcons.store.pairs import PairTable
 from bigcons.store.store import data_frame, facts_table, ids_first, import_pandas
 from bigcons.trust import confidence
 from bigcons.trust.groups import TREES, Sample
-from bigcons.trust.n_clusters import Search, rows_of_sample, search, search_sample, tree_of
+from bigcons.trust.n_clusters import Search, search, search_sample, tree_of
 from bigcons.validation import check_flag, check_int
 from bigcons.weights import Weights
 
 logger: logging.Logger = logging.getLogger("bigcons")
-
-# n_clusters of the methods that choose the number themselves
-AUTO: Final = "auto"
 
 
 class MethodInfo(NamedTuple):
@@ -110,6 +91,7 @@ class MethodInfo(NamedTuple):
 _if_it_places: Any = available_if(lambda model: model.places())
 
 
+@dataclass_transform(eq_default=False, kw_only_default=True)
 @dataclass(eq=False, repr=False)
 class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     """Base of the methods that combine an ensemble into one clustering.
@@ -155,6 +137,10 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     client: object = None
     resume: bool = True
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dataclass(eq=False, repr=False, kw_only=True)(cls)  # parameters are fields
+
     def __repr__(self, *options: Any) -> str:
         return " ".join(super().__repr__(*options).split())  # on one line, arrays too
 
@@ -190,21 +176,20 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         path = out if out is not None else self.out
         check_flag("overwrite", overwrite)
         resume = check_flag("resume", self.resume) and not overwrite
-        finished = finished_run(path) if path is not None and resume else None
+        finished = runs.finished_run(path) if path is not None and resume else None
         if path is not None and finished is None:
             refuse_existing(path, overwrite, "consensus")
         with (
-            nullcontext() if path is None else logging_how_to_resume(path, overwrite),
+            nullcontext() if path is None else runs.logging_how_to_resume(path, overwrite),
             open_engine(self.client) as engine,
         ):
             x = select(x, id=id, columns=columns, drop=drop)
             ensemble, output = as_ensemble(x, soft=True), None
             if ensemble.is_soft and not self.info.soft_input:
-                raise SoftEnsembleError(
-                    type(self).__name__,
-                    "a method that takes memberships, such as the default, ConsensusTree (soft input in "
-                    "bigcons methods)",
+                instead = (
+                    "a method that takes memberships (soft input in bigcons methods), such as ConsensusTree"
                 )
+                raise errors.SoftEnsembleError(type(self).__name__, instead)
             self._check_n_clusters(self.n_clusters, ensemble.n_objects)
             for name in [*vars(self)]:
                 if name.endswith("_"):
@@ -215,7 +200,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 for source in (ensemble.path, getattr(self._given_pairs(), "path", None)):
                     refuse_source(path, source)
                 if self.random_state is None and resume:
-                    earlier_seed = seed_of_run(path, finished)
+                    earlier_seed = runs.seed_of_run(path, finished)
                     seed = seed if earlier_seed is None else earlier_seed
                 source = ensemble.path or origin(x)
                 fingerprint = self._fingerprint(ensemble, seed)
@@ -227,7 +212,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 if finished.has_placing and self.places():
                     self.take_placing(finished, ensemble)
             else:
-                with choosing(self, ensemble, engine, seed):
+                with self._chosen(ensemble, engine, seed):
                     self._n_columns: Any = self.n_clusters
                     self._solve(ensemble, engine, seed, output)
         return self
@@ -236,12 +221,10 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """Set what a fit starts with, and what depends on the ensemble alone."""
         self._weights: Weights | None = None
         self._is_limit = False  # whether n_clusters is a limit, below which the method finds the number
-        # a sample that halves of the partitions have grouped
-        self._grouped_sample: confidence.GroupedSample | None = None
-        self._found: Any = None  # what has chosen the number of clusters
+        # the search for the number of clusters in a sample, which judges those asked for, too
+        self._search: Search | None = None
         self._trust: Trust | None = None
         self._parts: Mapping[str, np.ndarray] | None = None  # the arrays by which new objects are placed
-        self._found_at: str | None = None
         self._ids: Ids | None = ensemble.id_column
         self.n_features_in_: int = ensemble.n_partitions
         self._recoding = Recoding(ensemble)
@@ -256,12 +239,11 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """
         self._check_n_clusters(self.n_clusters, ensemble.n_objects)
         self._begin(ensemble)
-        with (
-            suppress(LabelsNeededError),
-            open_engine(self.client) as engine,
-            choosing(self, ensemble, engine, 0),
-        ):
-            self._solve(ensemble, engine, 0, Output(out, overwrite=False, resume=True, fingerprint={}))
+        output = Output(out, overwrite=False, resume=True, fingerprint={})
+        with suppress(LabelsNeededError), ExitStack() as stack:
+            engine = stack.enter_context(open_engine(self.client))
+            stack.enter_context(self._chosen(ensemble, engine, 0))
+            self._solve(ensemble, engine, 0, output)
 
     @abstractmethod
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
@@ -269,16 +251,11 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
     def _check_n_clusters(self, given: Any, n_objects: int) -> None:
         """Refuse a number that is not from 1 to that of the objects; "auto", unless the method chooses."""
-        if isinstance(given, str) and (given == AUTO or self.chooses):
-            if given == AUTO and self.chooses:
+        if isinstance(given, str) and given == "auto":
+            if self.chooses:
                 return
-            raise InvalidInputError(
-                f"n_clusters={given!r} is unknown; use an integer >= 1 or 'auto'."
-                if self.chooses
-                else f"{type(self).__name__} does not choose n_clusters; give a number, such as that of "
-                "bigcons.choose_n_clusters.",
-                parameter="n_clusters",
-            )
+            words = f"{type(self).__name__} does not choose n_clusters; give that of choose_n_clusters."
+            raise InvalidInputError(words, parameter="n_clusters")
         if check_int("n_clusters", given, or_auto=self.chooses) > n_objects:
             raise InvalidInputError(
                 f"n_clusters={given} but there are n_objects={n_objects}; use at most {n_objects} clusters."
@@ -291,29 +268,97 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         engine: Engine,
         out: Output | None,
         memory: str | float | None,
-        remedy: Callable[..., str] | None = None,
+        remedy: str = "",
     ) -> None:
         """Check what a solve needs, ``plan(ensemble, engine, in_memory=)``: see `MemoryPlan.check`.
 
         ``in_memory``: whether results are held rather than stored. Nothing is planned without a budget,
-        worker processes or a log. Over a budget, ``remedy(ensemble, engine, budget, in_memory=)`` says
-        what else to use.
+        worker processes or a log.
         """
         if memory is None and engine.shares_memory and not logger.isEnabledFor(logging.INFO):
             return
         in_memory = out is None and engine.shares_memory
         needed = plan(ensemble, engine, in_memory=in_memory)
         stored = plan(ensemble, engine, in_memory=False) if in_memory else None
-        instead = ""
-        if remedy is not None and memory is not None:
-            budget = parse_size(memory)
-            if needed.n_bytes(engine, ensemble) > budget:
-                instead = remedy(ensemble, engine, budget, in_memory=in_memory)
-        needed.check(type(self).__name__, engine, ensemble, memory, instead, stored)
+        needed.check(type(self).__name__, engine, ensemble, memory, remedy, stored)
 
     def _partition_weights(self) -> np.ndarray | None:
         """Return the weights (n_partitions,) by which partitions count, None where all count the same."""
         return None if self._weights is None else self._weights.partitions
+
+    # The choice of the number of clusters inside a fit, and what it tells of the structure of the labels
+
+    @contextmanager
+    def _chosen(self, ensemble: Ensemble, engine: Engine, seed: int) -> Iterator[None]:
+        """Set ``n_clusters``, if it is "auto", to the number chosen, for a ``with`` block.
+
+        The choice is ``n_clusters_choice_`` and ``tree_``; in the block ``_search`` has what it is made of.
+        """
+        asked = self.n_clusters
+        if isinstance(asked, str):
+            weights = getattr(self, "weights", None)
+            weights = None if isinstance(weights, str) else weights
+            found = search(ensemble, engine, seed, weights=weights, memory=self.memory)
+            self._judge_structure(found)
+            self.n_clusters_choice_: NClustersChoice = found.choice
+            self.tree_: ClusterTree = tree_of(found, ensemble.n_objects, getattr(self, "_trees", TREES))
+            self.n_clusters = found.choice.n_clusters
+        try:
+            yield
+        finally:
+            self.n_clusters, self._search = asked, None
+
+    def _judge_sample(self, rows: np.ndarray, sample: Sample | None, n_groups: int) -> NClustersChoice | None:
+        """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is needed.
+
+        None is a sample that says too little of the base clusters. A number that has been chosen has been
+        judged.
+        """
+        if hasattr(self, "n_clusters_choice_"):
+            return None
+        self.has_structure_: bool | None = None
+        if sample is not None:
+            found = search_sample(lambda _: sample, min(len(rows), LEAST_OBJECTS * n_groups))
+            self._judge_structure(found._replace(rows=rows))
+            return found.choice if self.n_clusters > 1 else None
+        if self.n_clusters > 1:
+            warn_user(
+                f"whether the labels have cluster structure is not known: the {len(rows):,} sampled objects "
+                "have too few labels for each of so many base clusters, and confidence does not count whether"
+                f" clusters are real. Partitions into fewer clusters show it.{self._features_in_words()}",
+                errors.NoStructureWarning,
+            )
+        return None
+
+    def _judge_structure(self, found: Search) -> None:
+        """Keep a search, to judge clusters by, and tell whether any number of clusters stands out.
+
+        Warn if none does; of a single cluster that was asked for, nothing is told.
+        """
+        self._search, choice = found, found.choice
+        if self.n_clusters == 1:
+            return
+        self.has_structure_ = choice.is_clear
+        if not choice.is_clear:
+            other = "" if choice.runner_up is None else f", next best {choice.runner_up}"
+            warn_user(
+                "the labels may have no cluster structure: random halves of the partitions find no number of "
+                "clusters again more reliably than in data without clusters. "
+                f"Best guess: {choice.n_clusters}{other}; see help(bigcons.choose_n_clusters)."
+                f"{self._features_in_words()}",
+                errors.NoStructureWarning,
+            )
+
+    def _features_in_words(self) -> str:
+        """Return that a column may be a feature, if one is not numbered as clusters are."""
+        for name, values in zip(self._recoding.names, self._recoding.values, strict=True):
+            if values.dtype != object and (largest := int(values.max())) > len(values):
+                return (
+                    f" Column {name!r} has numbers up to {largest} but only {len(values)} different ones: if "
+                    "they are measurements, such as ages, counts or pixels, and no names of clusters, make "
+                    "partitions of them first, by bigcons.generate.kmeans (bigcons generate)."
+                )
+        return ""
 
     # Runs: what identifies one, and the result of a finished one
 
@@ -343,7 +388,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         asked = self._provenance(output)["run"]
         refuse_other(output.path, differences(finished.provenance.get("run", {}), asked))
         logger.info("%s holds the finished result of this run: nothing to solve", output.path)
-        clear_finished(output)
+        runs.clear_finished(output)
         self.labels_: np.ndarray = finished.labels
         self.history_: dict[str, list[Any]] = finished.history
         self._memberships: np.ndarray | Consensus | None = finished if finished.has_memberships else None
@@ -351,9 +396,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         for name, value in finished.results.items():
             setattr(self, f"{name}_", value)
         if (tree := finished.tree) is not None:
-            self.tree_: ClusterTree = tree
-            self.n_clusters_choice_: NClustersChoice = tree.choice
-        self._found_at = str(output.path)
+            self.tree_, self.n_clusters_choice_ = tree, tree.choice
 
     def _given_pairs(self) -> PairTable | None:
         """Return the table of pairs that the method works on, if it is one or the path of one."""
@@ -369,38 +412,48 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def _publish(
         self,
         ensemble: Ensemble,
-        read: Callable[[Block], Found | np.ndarray],
+        read: Callable[[Block], Found | np.ndarray] | np.ndarray,
         unlabeled: np.ndarray,
         out: Output | None,
         engine: Engine | None = None,
         n_clusters: int | None = None,
         trust: Engine | None = None,
         *,
-        grouped: confidence.GroupedSample | None = None,
         tables: Callable[[Results], tuple[Any, Any, float]] | None = None,
         order: np.ndarray | None = None,
         add: Callable[[Any, Any], Any] | None = None,
     ) -> None:
         """Set labels, number of clusters and, if the method is soft, memberships; store them at ``out``.
 
-        ``read`` gives the memberships of a block or, if the method is not soft, its labels; -1 stays.
+        ``read`` gives the memberships of a block or, if the method is not soft, its labels, -1 included; an
+        array has those of all objects.
         It is mapped on ``engine``, by default in this thread. ``unlabeled`` are the sorted indices of the
         objects that get label -1 and uniform memberships. Labels are below ``n_clusters``, by default the
         parameter of that name. ``order`` is that of the clusters, largest first, as far as it is known, and
         ``add`` as in `Results`. Which labels to trust is found on the engine ``trust``, if given, with
-        the support of clusters by the sample ``grouped``; or ``read`` finds it, and ``tables`` gives the
+        the support of clusters by ``_search``; or ``read`` finds it, and ``tables`` gives the
         rest of `Trust`.
 
         Clusters are published largest first: see `Results`. Cluster k is number ``self._order[k]`` of the
         method, which brings what else it shows by cluster into this order.
         """
         self._n_columns = n_clusters or self.n_clusters
+        K = self._n_columns
+
+        def read_block(block: Block) -> Found | np.ndarray:
+            return read[block.start : block.stop] if isinstance(read, np.ndarray) else read(block)
+
         results = Results(
-            *(ensemble, unlabeled, self._n_columns, self.info.soft, read, engine or SerialEngine()),
-            np.arange(self._n_columns) if order is None else order,
+            *(ensemble, unlabeled, K, self.info.soft, read_block, engine or SerialEngine()),
+            np.arange(K) if order is None else order,
             trusted=tables is not None,
             add=add,
         )
+
+        def evidence_of(labels: Any, engine: Engine) -> confidence.Evidence:
+            known = ensemble, *results.codes_of(labels), engine
+            return confidence.Evidence(*known, search=self._search, n_clusters=K)
+
         if out is None:
             self.labels_, self._memberships, rows = results.hold()
             self._note(results)
@@ -408,8 +461,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 sure, second, second_sure = (np.ascontiguousarray(rows[name]) for name in TRUST)
                 self._trust = Trust(sure, second, second_sure, *tables(results))
             elif trust is not None:
-                codes, values = results.codes_of(self.labels_)
-                self._trust = confidence.Evidence(ensemble, codes, values, trust, grouped=grouped).trust()
+                self._trust = evidence_of(self.labels_, trust).trust()
             return
         with (
             ExitStack() as committing,
@@ -428,8 +480,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             if tables is not None:
                 writer.describe_trust(*tables(results))
             elif trust is not None:
-                codes, values = results.codes_of(writer.arrays["labels"])
-                confidence.Evidence(ensemble, codes, values, trust, grouped=grouped).write(writer)
+                evidence_of(writer.arrays["labels"], trust).write(writer)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
@@ -449,6 +500,12 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         self._memberships = consensus if results.soft else None
         self._trust = consensus.trust_rows if consensus.has_trust else None
 
+    def _note_pass(self, objective: float) -> None:
+        """Set the results of a method that makes one pass."""
+        self.objective_: float = objective
+        self.n_passes_: int = 1
+        self.history_ = {"pass": [1], "objective": [objective]}
+
     def _note(self, results: Results) -> None:
         """Set the number of clusters, and the order in which they are published.
 
@@ -456,21 +513,21 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         tenth of an equal share, if this is at least two objects.
         """
         self._order: np.ndarray = results.order
-        counted = count_clusters(results.sizes)
+        counted = runs.count_clusters(results.sizes)
         self.n_clusters_: int = counted["n_clusters"]
         self.n_tiny_clusters_: int = counted["n_tiny_clusters"]
         K: Any = self.n_clusters  # of some methods None or several
         n_objects = int(results.sizes.sum())
         if self._is_limit or not isinstance(K, (int, np.integer)):
             return
-        least = TINY * n_objects / K
+        least = runs.TINY * n_objects / K
         surplus = K - int(np.count_nonzero(results.sizes >= least))
         if least >= 2 and surplus >= max(2, K / 3):
             warn_user(
                 f"{surplus:,} of {K:,} clusters hold fewer than {math.ceil(least):,} of {n_objects:,} "
                 f"objects each; {self._remedy_of_surplus.format(n=K - surplus)}"
                 + (", 'auto' chooses the number." if self.chooses else "."),
-                SurplusClustersWarning,
+                errors.SurplusClustersWarning,
             )
 
     @property
@@ -481,16 +538,14 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """
         found = getattr(self, "_memberships", None)
         if found is None:
-            raise AttributeError(
-                f"{type(self).__name__} has no memberships_; only soft methods have them, once fitted.",
-                name="memberships_",  # without an object, of which Python would suggest a private attribute
-            )
+            words = f"{type(self).__name__} has no memberships_; only soft methods have them, once fitted."
+            raise AttributeError(words, name="memberships_")  # of an object, Python would suggest another
         return found.dask_memberships() if isinstance(found, Consensus) else found
 
     @property
     def n_iter_(self) -> int:
         """Number of passes over the objects of the best start: ``n_passes_``, by scikit-learn's name."""
-        return int(self.n_passes_)  # type: ignore[attr-defined]
+        return self.n_passes_
 
     @property
     def trust_(self) -> Trust:
@@ -500,14 +555,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self, "labels_")
         if self._trust is None:
-            why, x = "only ConsensusTree and PCC find it in fit, unless of too many base clusters", "x"
-            if self._recoding.is_soft:
-                why, x = "fits of soft clusterings do not find it", "ensemble.harden()"
-            raise AttributeError(
-                f"this {type(self).__name__} has no trust_: {why}; compute it with "
-                f"bigcons.metrics.trust({x}, model).",
-                name="trust_",
-            )
+            x = "ensemble.harden()" if self._recoding.is_soft else "x"
+            words = f"{type(self).__name__} has no trust_; compute it by bigcons.metrics.trust({x}, model)."
+            raise AttributeError(words, name="trust_")
         return self._trust.read()
 
     def to_pandas(self, *, memberships: bool = False) -> Any:
@@ -678,15 +728,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             yield from engine.map(place_block, ensemble.blocks())
 
     def _place_task(self, tables: list[np.ndarray]) -> PlaceTask:
-        """Return what places blocks of new objects, given `Recoding.tables` of their labels.
-
-        Raises InvalidInputError if the results are of a store that does not have what that needs.
-        """
-        if self._found_at is not None:
-            raise InvalidInputError(
-                f"the result was read from {self._found_at}, which does not store what predict needs; "
-                "fit with overwrite=True, or without out."
-            )
+        """Return what places blocks of new objects, given `Recoding.tables` of their labels."""
         if self._parts is None:
             raise InvalidInputError(
                 f"{type(self).__name__} was solved from a graph or matrix of all objects and cannot place "
@@ -710,7 +752,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 "the one that it was solved from or, where that has grown since, a consensus solved anew."
             )
         self._recoding, self._generator = Recoding(ensemble), ensemble.generator
-        self._n_columns, self._found_at = consensus.n_clusters, None
+        self._n_columns = consensus.n_clusters
         self._trust = consensus.trust_rows if consensus.has_trust else None
         try:
             self._order, counted = parts.pop("order"), parts.pop("counted", None)
@@ -719,7 +761,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             self._weights, self._parts = Weights.given(counted, ensemble.offsets), parts
             self._placer(parts)
         except (KeyError, ValueError, TypeError) as error:
-            raise CorruptStoreError(
+            raise errors.CorruptStoreError(
                 f"{consensus.path} cannot place objects ({error}); solve again with overwrite=True.",
                 path=consensus.path,
             ) from None
@@ -736,91 +778,3 @@ def _in_words(value: Any) -> str:
         return repr(value)
     values = np.ascontiguousarray(value)
     return f"array {values.shape} {hashlib.sha256(values.tobytes()).hexdigest()[:16]}"
-
-
-# The choice of the number of clusters inside a fit, and what it tells of the structure of the labels
-
-
-def judge_sample(
-    model: Any, rows: np.ndarray, sample: Sample | None, n_groups: int
-) -> NClustersChoice | None:
-    """Judge structure and clusters of a fit by the ``rows`` of a sample; return the choice, if any is needed.
-
-    None is if "auto" has chosen. At most ``n_groups`` are made. ``sample``: None if it says too little; a
-    warning then says that nothing is known.
-    """
-    if hasattr(model, "n_clusters_choice_"):
-        return None
-    model.has_structure_ = None
-    if sample is not None:
-        found = search_sample(lambda _: sample, min(len(rows), LEAST_OBJECTS * n_groups))
-        judge_structure(model, rows, found, model.n_clusters)
-        return found.choice if model.n_clusters > 1 else None
-    if model.n_clusters > 1:
-        warn_user(
-            f"whether the labels have cluster structure is not known: the {len(rows):,} sampled objects "
-            "have too few labels for each of so many base clusters, and confidence does not count whether"
-            f" clusters are real. Partitions into fewer clusters show it.{_features_in_words(model)}",
-            NoStructureWarning,
-        )
-    return None
-
-
-def judge_structure(model: Any, rows: np.ndarray, found: Search, n_clusters: int) -> None:
-    """Take the sample ``rows`` of a search to judge clusters by, and tell whether any number stands out.
-
-    Warn if none does; of a single cluster that was asked for, nothing is told.
-    """
-    model._grouped_sample = confidence.GroupedSample(
-        rows, found.sample.given, found.halves.of_clusters, n_clusters
-    )
-    choice = found.choice
-    if model.n_clusters == 1:
-        return
-    model.has_structure_ = choice.is_clear
-    if not choice.is_clear:
-        other = "" if choice.runner_up is None else f", next best {choice.runner_up}"
-        warn_user(
-            "the labels may have no cluster structure: random halves of the partitions find no number of "
-            "clusters again more reliably than in data without clusters. "
-            f"Best guess: {choice.n_clusters}{other}; see help(bigcons.choose_n_clusters)."
-            f"{_features_in_words(model)}",
-            NoStructureWarning,
-        )
-
-
-def _features_in_words(model: Any) -> str:
-    """Return that a column may be a feature, if one is not numbered as clusters are; of none, nothing."""
-    for name, values in zip(model._recoding.names, model._recoding.values, strict=True):
-        if values.dtype != object and (largest := int(values.max())) > len(values):
-            return (
-                f" Column {name!r} has numbers up to {largest} but only {len(values)} different ones: if "
-                "they are measurements, such as ages, counts or pixels, and no names of clusters, make "
-                "partitions of them first, by bigcons.generate.kmeans (bigcons generate)."
-            )
-    return ""
-
-
-@contextmanager
-def choosing(model: Any, ensemble: Ensemble, engine: Engine, seed: int) -> Iterator[None]:
-    """Set the ``n_clusters`` of an estimator, if it is "auto", to the number chosen, for a ``with`` block.
-
-    The choice is ``n_clusters_choice_`` and ``tree_``; inside the block ``_found`` has what it is made of.
-    """
-    asked = model.n_clusters
-    if isinstance(asked, str):
-        weights = getattr(model, "weights", None)
-        weights = None if isinstance(weights, str) else weights
-        found = search(ensemble, engine, seed, weights=weights, memory=model.memory)
-        choice = found.choice
-        rows = rows_of_sample(ensemble, seed, len(found.sample.given))
-        judge_structure(model, rows, found, choice.n_clusters)
-        model._found = found
-        model.n_clusters_choice_ = choice
-        model.tree_ = tree_of(found, ensemble.n_objects, getattr(model, "_trees", TREES))
-        model.n_clusters = choice.n_clusters
-    try:
-        yield
-    finally:
-        model.n_clusters = asked
-        model._grouped_sample = model._found = None

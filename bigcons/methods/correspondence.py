@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,17 +16,8 @@ import numpy as np
 
 from bigcons.errors import ConvergenceWarning, warn_user
 from bigcons.memory import Block
+from bigcons.methods import incidence
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
-from bigcons.methods.incidence import (
-    check_overlaps_plan,
-    clear_own_partitions,
-    cluster_sizes,
-    divisors,
-    fold_overlaps,
-    one_hot,
-    shares,
-    votes_of,
-)
 from bigcons.run.engine import Engine, local_engine, one_thread
 from bigcons.run.passes import best_start
 from bigcons.run.results import Output, renumbered
@@ -39,7 +29,6 @@ from bigcons.validation import check_choice, check_int
 from bigcons.weights import Weights
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class Correspondence(ConsensusClusterer):
     """Base of the methods that group corresponding base clusters and let these vote for the objects.
 
@@ -60,8 +49,8 @@ class Correspondence(ConsensusClusterer):
         check_int("max_iter", getattr(self, "max_iter", 1))
         name, K = type(self).__name__, self.n_clusters
         self._weights = Weights.given(self.weights, ensemble.offsets)
-        check_overlaps_plan(name, ensemble, engine, self.memory, columns=K, in_memory=out is None)
-        overlaps = fold_overlaps(ensemble, engine)
+        incidence.check_overlaps_plan(self, ensemble, engine, columns=K, in_memory=out is None)
+        overlaps = incidence.fold_overlaps(ensemble, engine)
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
         offsets, counted = ensemble.offsets, np.arange(ensemble.n_base_clusters)
         times = np.ones(int(offsets[-1])) if self._weights is None else self._weights.base_clusters
@@ -79,8 +68,7 @@ class Correspondence(ConsensusClusterer):
         of_all, nearest_of_all = np.full((2, ensemble.n_base_clusters), -1)
         of_all[counted], nearest_of_all[counted] = found.groups, nearest
         self._parts = {"_groups": of_all, "_nearest": nearest_of_all}
-        self.objective_: float = found.objective
-        self.n_passes_ = 1
+        self._note_pass(found.objective)
         self.converged_: bool = found.is_settled
         if not found.is_settled:
             warn_user(
@@ -89,7 +77,6 @@ class Correspondence(ConsensusClusterer):
             )
         if objectives:
             self.start_objectives_ = objectives
-        self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
         place = self._placer(self._parts)
 
         def read(block: Block) -> np.ndarray:
@@ -105,20 +92,20 @@ class Correspondence(ConsensusClusterer):
     def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         offsets, groups, K = self._recoding.offsets, parts["_groups"], self._n_columns
         times = None if self._weights is None else self._weights.base_clusters
-        table = one_hot(groups, K, times)
-        left_over = one_hot(parts["_nearest"], K, times) if (groups < 0).any() else None
+        table = incidence.one_hot(groups, K, times)
+        left_over = incidence.one_hot(parts["_nearest"], K, times) if (groups < 0).any() else None
 
         def place(labels: np.ndarray) -> np.ndarray:
-            votes, _ = votes_of(labels, offsets, table)
+            votes, _ = incidence.votes_of(labels, offsets, table)
             if left_over is not None:
                 without = ~votes.any(axis=1)
-                votes[without] = votes_of(np.ascontiguousarray(labels[without]), offsets, left_over)[0]
-            return shares(votes)
+                rows = np.ascontiguousarray(labels[without])
+                votes[without] = incidence.votes_of(rows, offsets, left_over)[0]
+            return incidence.shares(votes)
 
         return place
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class Alternating(Correspondence):
     """Base of CCC and CCU: from the clusters of one partition, regroup those of the others in turn."""
 
@@ -128,7 +115,7 @@ class Alternating(Correspondence):
 
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
         overlaps, similarity, offsets, times = base
-        sizes = cluster_sizes(overlaps, offsets)
+        sizes = incidence.cluster_sizes(overlaps, offsets)
         rows = rounded(similarity * times[:, None])
 
         def start(u: int) -> Grouping:
@@ -261,7 +248,6 @@ class CCU(Alternating):
     _one_to_one = False
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class CCSVD(Correspondence):
     """Group base clusters by the singular vectors of the incidence matrix; they vote for the objects.
 
@@ -330,7 +316,7 @@ class CCSVD(Correspondence):
             groups = np.abs(rows).argmax(axis=1)
         else:
             groups, objectives = group_rows(rows, self.n_clusters, self.n_init, seed, times)
-        summed = similarity @ one_hot(groups, self.n_clusters, times)
+        summed = similarity @ incidence.one_hot(groups, self.n_clusters, times)
         objective = mean_similarity(summed, offsets, groups, times)
         return Grouping(groups, objective), objectives
 
@@ -363,7 +349,7 @@ def cosines(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     lengths = np.sqrt(np.diag(overlaps))
     similarity = overlaps / lengths
     similarity /= lengths[:, None]
-    clear_own_partitions(similarity, offsets)
+    incidence.clear_own_partitions(similarity, offsets)
     return similarity
 
 
@@ -411,15 +397,15 @@ def alternate(
     from scipy.optimize import linear_sum_assignment
 
     def objective(groups: np.ndarray) -> float:
-        return mean_similarity(similarity.T @ one_hot(groups, n_groups), offsets, groups, times)
+        return mean_similarity(similarity.T @ incidence.one_hot(groups, n_groups), offsets, groups, times)
 
     sweeps = [groups]
     for _ in range(max_iter):
         groups = groups.copy()
         for first, last in pairwise(offsets):
-            others = one_hot(groups, n_groups)
+            others = incidence.one_hot(groups, n_groups)
             others[first:last] = 0.0
-            resemblance = (similarity[:, first:last].T @ others) / divisors(times @ others)
+            resemblance = (similarity[:, first:last].T @ others) / incidence.divisors(times @ others)
             if one_to_one:
                 cluster, group = linear_sum_assignment(resemblance, maximize=True)
                 groups[first:last] = -1
@@ -441,9 +427,9 @@ def mean_similarity(
 
     ``summed`` (B, n_groups): their similarities to the members of each group, times their weights.
     """
-    table = one_hot(groups, summed.shape[1], times)
+    table = incidence.one_hot(groups, summed.shape[1], times)
     own = np.repeat(np.add.reduceat(table, offsets[:-1], axis=0), np.diff(offsets), axis=0)
-    means = summed / divisors(table.sum(axis=0) - own)  # own partitions are not similar
+    means = summed / incidence.divisors(table.sum(axis=0) - own)  # own partitions are not similar
     inside = np.flatnonzero(groups >= 0)
     counts = 1.0 if times is None else times[inside]
     return float((counts * means[inside, groups[inside]]).sum())
@@ -453,6 +439,6 @@ def nearest_groups(
     similarity: np.ndarray, groups: np.ndarray, n_groups: int, times: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the groups (B,), base clusters in none assigned to the one they resemble most."""
-    table = one_hot(groups, n_groups, times)
-    resemblance = (similarity @ table) / divisors(table.sum(axis=0))
+    table = incidence.one_hot(groups, n_groups, times)
+    resemblance = (similarity @ table) / incidence.divisors(table.sum(axis=0))
     return np.where(groups >= 0, groups, resemblance.argmax(axis=1))

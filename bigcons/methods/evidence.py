@@ -1,37 +1,45 @@
-"""Evidence accumulation: agglomerative clustering of the co-association matrix (Fred and Jain 2005)."""
+"""Methods that compare all pairs of objects, or of distinct label rows: evidence accumulation (Fred and Jain
+2005), furthest consensus (Nguyen and Caruana 2007) and dissimilarity increments (Aidos and Fred).
+"""
 
 from __future__ import annotations
 
 import logging
 from contextlib import closing
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.counts import NORMALIZATIONS, condensed_bytes, condensed_distances, distance
+from bigcons.coassociation.counts import (
+    NORMALIZATIONS,
+    condensed_bytes,
+    condensed_distances,
+    distance,
+    similarity,
+)
+from bigcons.coassociation.increments import similarity_matrix
 from bigcons.errors import InvalidInputError
-from bigcons.memory import Block, DataBudget, row_blocks
+from bigcons.memory import N_SAMPLED, TILE_ROWS, Block, DataBudget, row_blocks
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.incidence import weights_of
 from bigcons.methods.tree import ConsensusTree
 from bigcons.progress import progress
-from bigcons.run.engine import Engine
-from bigcons.run.memory_plan import data_budget
+from bigcons.run.engine import Engine, one_thread
+from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, data_budget
 from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.trust.groups import AVERAGE
 from bigcons.validation import check_choice
-from bigcons.weights import Weights, counted_labels
+from bigcons.weights import Weights, counted_labels, counts_of
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
 LINKAGES = ("single", "complete", "average", "ward")  # the position of each is its number in the kernel
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class Evidence(ConsensusClusterer):
     """Base of evidence accumulation by linkage: what `EAC` does, by the ``linkage`` of a class."""
 
@@ -47,15 +55,13 @@ class Evidence(ConsensusClusterer):
     normalize: str = "observed"
     weights: Any = None
     criterion: str = "n_clusters"
-    ties: str = "lowest"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("linkage", self.linkage, LINKAGES)
         check_choice("normalize", self.normalize, NORMALIZATIONS)
         check_choice("criterion", self.criterion, ("n_clusters", "lifetime"))
-        check_choice("ties", self.ties, ("lowest", "random"))
         budget = data_budget(self.memory, engine, ensemble)
-        weights = weights_of(type(self).__name__, self.weights, ensemble, engine, self.memory)
+        weights = weights_of(self, ensemble, engine)
         survey = take_survey(ensemble, engine, seed, 0, None if weights is None else weights.partitions)
         self._is_limit = self.criterion == "lifetime"
         remedy = "use eac-groups or pcc, which read the labels block by block"
@@ -63,7 +69,20 @@ class Evidence(ConsensusClusterer):
         n_rows = len(rows.labels)
         logger.info("%s distinct rows of %s objects", f"{n_rows:,}", f"{ensemble.n_objects:,}")
         within = _within(rows, self.normalize, weights)
-        merges = self._merge(rows, within, weights, budget, engine, seed)
+        order = order_by_content(rows, weights)
+        labels = rows.labels[order]
+        if self.linkage == "single" and weights is None:
+            merges = single_link(labels, self.normalize)
+        else:
+            # single linkage holds distances if weighed
+            remedy = "use eac-groups or pcc" if weights is not None else "use eac-groups, eac-single or pcc"
+            needed = rows.row_of_object.nbytes + 2 * labels.nbytes + condensed_bytes(n_rows, engine)
+            budget.check(
+                needed, f"the distances of {n_rows:,} distinct rows for linkage={self.linkage!r}", remedy
+            )
+            distances = condensed_distances(labels, self.normalize, engine, weights)
+            merges = agglomerate(distances, self.linkage, rows.weights[order], within[order])
+        merges = Merges(order[merges.first], order[merges.second], merges.heights)
         n_clusters = n_rows if self.n_clusters is None else min(self.n_clusters, n_rows)
         if self.criterion == "lifetime":
             repeated, below = rows.weights > 1, None
@@ -72,20 +91,15 @@ class Evidence(ConsensusClusterer):
             n_clusters = largest_lifetime(merges.heights, most=n_clusters, below=below)
         labels = cut(merges, n_rows, n_clusters)
         kept = merges.heights[: n_rows - n_clusters]
-        self.objective_: float = float(kept.sum() + ((rows.weights - 1) * within).sum())
-        self.history_: dict[str, list[Any]] = {
+        self.objective_ = float(kept.sum() + ((rows.weights - 1) * within).sum())
+        self.history_ = {
             "n_clusters": [int(labels.max()) + 1],
             "objective": [self.objective_],
         }
         self.linkage_: np.ndarray = linkage_matrix(merges, rows.weights)
         self.row_of_object_: np.ndarray = rows.row_of_object
-        self._publish(
-            ensemble,
-            lambda block: labels[rows.row_of_object[block.start : block.stop]],
-            survey.unlabeled,
-            out,
-            n_clusters=n_clusters,
-        )
+        labels = np.append(labels, np.int32(-1))[rows.row_of_object]
+        self._publish(ensemble, labels, survey.unlabeled, out, n_clusters=n_clusters)
 
     def _check_n_clusters(self, given: Any, n_objects: int) -> None:
         if given is not None:
@@ -95,35 +109,7 @@ class Evidence(ConsensusClusterer):
                 "n_clusters=None with criterion='n_clusters'; give a number, or criterion='lifetime'."
             )
 
-    def _merge(
-        self,
-        rows: UniqueRows,
-        within: np.ndarray,
-        weights: Weights | None,
-        budget: DataBudget,
-        engine: Engine,
-        seed: int,
-    ) -> Merges:
-        """Return the merges of the rows, visited in the order of ``ties``: by a tree or by all distances."""
-        if self.ties == "lowest":
-            order = order_by_content(rows, weights)
-        else:
-            order = generator(seed, "eac.ties").permutation(len(rows.labels))
-        labels = rows.labels[order]
-        if self.linkage == "single" and weights is None:
-            merges = single_link(labels, self.normalize)
-        else:
-            # single linkage holds distances if weighed
-            remedy = "use eac-groups or pcc" if weights is not None else "use eac-groups, eac-single or pcc"
-            needed = rows.row_of_object.nbytes + 2 * labels.nbytes + condensed_bytes(len(labels), engine)
-            what = f"the distances of {len(labels):,} distinct rows for linkage={self.linkage!r}"
-            budget.check(needed, what, remedy)
-            distances = condensed_distances(labels, self.normalize, engine, weights)
-            merges = agglomerate(distances, self.linkage, rows.weights[order], within[order])
-        return Merges(order[merges.first], order[merges.second], merges.heights)
 
-
-@dataclass(eq=False, repr=False, kw_only=True)
 class EAC(Evidence):
     """Evidence accumulation clustering (Fred and Jain 2005): agglomerative, on the co-association.
 
@@ -149,15 +135,10 @@ class EAC(Evidence):
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
         the same over the widest range of heights; on a tie more clusters, as in the reference implementation.
-    ties : {"lowest", "random"}, default="lowest"
-        How to break ties: "lowest" merges the pair of the first rows (as far as the linkage visits rows in
-        order), which are those of the largest base clusters, whatever the order of objects and partitions;
-        "random" puts the rows in random order. Distances take few values, so ties are common; several seeds
-        show how much depends on them.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of random ties; nothing else is random.
+        For scikit-learn's signature; nothing is random.
     memory : str, int or None, default=None
         Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None
@@ -206,7 +187,6 @@ class EAC(Evidence):
     linkage: str = "average"  # type: ignore[misc]
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class EACSingle(Evidence):
     """Evidence accumulation with single linkage, EAC-SL: see `EAC` for the details.
 
@@ -220,12 +200,10 @@ class EACSingle(Evidence):
         Weights of the partitions, or "local" of base clusters, as for `EAC`.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
-    ties : {"lowest", "random"}, default="lowest"
-        How to break ties between pairs at equal distance, as for `EAC`.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of random ties; nothing else is random.
+        For scikit-learn's signature; nothing is random.
     memory : str, int or None, default=None
         Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None
@@ -261,7 +239,6 @@ class EACSingle(Evidence):
     linkage: ClassVar[str] = "single"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class EACAverage(Evidence):
     """Evidence accumulation with average linkage, EAC-AL: see `EAC` for the details.
 
@@ -275,12 +252,10 @@ class EACAverage(Evidence):
         Weights of the partitions, or "local" of base clusters, as for `EAC`.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
-    ties : {"lowest", "random"}, default="lowest"
-        How to break ties between pairs at equal distance, as for `EAC`.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of random ties; nothing else is random.
+        For scikit-learn's signature; nothing is random.
     memory : str, int or None, default=None
         Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None
@@ -587,3 +562,343 @@ def single_link(rows: np.ndarray, normalize: str) -> Merges:
             grow_tree(rows, over_all, edges.start, edges.stop, *state, first, second, n_agree, n_seen)
             listener.advance(edges.n_rows)
     return sorted_merges(first[1:], second[1:], distance(n_agree[1:], n_seen[1:], rows.shape[1], normalize))
+
+
+# Furthest consensus
+
+
+class Furthest(ConsensusClusterer):
+    """Furthest consensus: clusters around objects that are as dissimilar as possible.
+
+    The first two centers are the least similar pair of objects; each further center is the object whose
+    largest similarity to a center is smallest. Every object joins the center it is most similar to. The
+    similarity is the share of partitions that put two objects together, of those that label both; 0 if none
+    does.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of centers. There are fewer if no other object differs from the centers.
+    init : {"exact", "sampled"}, default="exact"
+        The first pair: "exact", the least similar of all distinct label rows, or "sampled", of 2,048 objects.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the sample.
+    memory : str, int or None, default=None
+        Budget for the distinct rows of init="exact", 4 GB by default; refused if they do not fit.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects without any label
+    centers_ : ``(n_clusters_,)`` int64, the object at the center of each cluster; with a single one, its seed
+    objective_ : disagreements with the partitions
+    n_clusters_, n_passes_ : number of clusters found; passes over the labels for the centers
+    history_ : the number of clusters and the objective after each center
+
+    Notes
+    -----
+    Of equally similar pairs that of the lowest objects is taken, and objects join the older center. One pass
+    per center, each O(n M), with 12 bytes an object in memory; before that two passes and, for U distinct
+    rows and init="exact", O(U^2 M) time on all workers. Counting disagreements takes O(B k) memory.
+
+    References
+    ----------
+    Nguyen and Caruana (2007); Gionis, Mannila and Tsaparas (2007), *Clustering aggregation*.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> model = bc.Furthest(n_clusters=2, random_state=0).fit(labels)
+    >>> model.labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo("Nguyen and Caruana 2007", "labels", missing="c/N")
+
+    init: str = "exact"
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        check_choice("init", self.init, ("exact", "sampled"))
+        budget = data_budget(self.memory, engine, ensemble)
+        n, rows = ensemble.n_objects, ensemble.chunk_rows
+        plan = MemoryPlan(12 * n, block_label_bytes(ensemble) + 16 * rows, 12 * rows)
+        plan.check("Furthest", engine, ensemble, self.memory)
+        survey = take_survey(ensemble, engine, seed, 0)
+        if self.init == "exact":
+            unique = unique_rows(ensemble, engine, budget=budget, remedy="use init='sampled'")
+            candidates, distinct = np.flatnonzero(unique.row_of_object >= 0), unique.labels
+            candidates = candidates[np.unique(unique.row_of_object[candidates], return_index=True)[1]]
+        else:
+            candidates = np.setdiff1d(np.arange(n), survey.unlabeled, assume_unique=True)
+            if len(candidates) > N_SAMPLED:
+                draw = generator(seed, "furthest.sample")
+                candidates = np.sort(draw.choice(candidates, N_SAMPLED, replace=False, shuffle=False))
+            distinct = ensemble.read_rows(candidates)
+        first, second = (int(candidates[row]) for row in _least_similar(distinct, engine))
+        similarity, assigned = np.full(n, -1.0), np.full(n, -1, np.int32)  # of each object to its center
+        centers: list[int] = []
+        objectives: list[float] = []
+        least, furthest = -1.0, first
+        with progress("centers", self.n_clusters, "centers") as listener:
+            while len(centers) < self.n_clusters and least < 1.0:
+                centers.append(furthest)
+                center = ensemble.read_rows(np.array([furthest]))
+                offer = partial(_offer, ensemble, center, len(centers) - 1)
+                parts = [
+                    (block, similarity[block.start : block.stop], assigned[block.start : block.stop])
+                    for block in ensemble.blocks()
+                ]
+                table = np.zeros((len(centers), ensemble.n_base_clusters), np.int64)
+                least, furthest = np.inf, -1
+                with closing(engine.map(offer, parts)) as results:
+                    for (_, *before), (*after, counts, candidate) in zip(parts, results, strict=True):
+                        for rows_before, rows_after in zip(before, after, strict=True):
+                            rows_before[:] = rows_after
+                        table += counts
+                        if candidate[0] < least:
+                            least, furthest = candidate
+                if len(centers) == 1 and similarity[second] < 1.0:  # else all of the sample are alike
+                    furthest = second
+                objectives.append(_disagreements(table, ensemble.offsets))
+                listener.advance(1)
+        self.n_passes_ = len(centers)
+        self.objective_ = objectives[-1]
+        numbers = list(range(1, len(centers) + 1))
+        self.history_ = {"n_clusters": numbers, "objective": objectives}
+        self._publish(ensemble, assigned, survey.unlabeled, out)
+        self.centers_: np.ndarray = np.array(centers, np.int64)[self._order[: len(centers)]]
+
+
+def _offer(
+    ensemble: Ensemble, center: np.ndarray, number: int, part: tuple[Block, np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, int]]:
+    """Offer a new center (1, M) to a block, given similarities (rows,) and clusters (rows,) of its objects.
+
+    Return both anew, the contingency table, and the furthest object after its similarity, which is infinity
+    if the block has no labeled object.
+    """
+    block, similarity, assigned = part
+    labels = ensemble.read(block.start, block.stop)
+    labeled = (labels >= 0).any(axis=1)
+    offered = _similarities(labels, center)[:, 0]
+    nearer = labeled & (offered > similarity)
+    similarity = np.where(nearer, offered, similarity)
+    assigned = np.where(nearer, np.int32(number), assigned)
+    table = counts_of(labels, ensemble.offsets, assigned, number + 1)[0].T.astype(np.int64, order="C")
+    least = float(similarity[labeled].min(initial=np.inf))
+    furthest = np.flatnonzero(labeled & (similarity == least))
+    candidate = (least, block.start + int(furthest[0])) if furthest.size else (np.inf, -1)
+    return similarity, assigned, table, candidate
+
+
+def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the similarities (rows of left, rows of right) float64."""
+    from bigcons.kernels.label_rows import count_tile
+
+    n_agree = np.empty((len(left), len(right)), np.int32)
+    n_seen = np.empty_like(n_agree)
+    count_tile(left, right, n_agree, n_seen)
+    return similarity(n_agree, n_seen, left.shape[1], "observed")
+
+
+def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:
+    """Return the least similar pair of rows, the first on ties; (0, 0) for a single row."""
+    blocks = row_blocks(len(rows), TILE_ROWS)
+    tiles = [(left, right) for left in blocks for right in blocks[left.index :]]
+
+    def least_of(tile: tuple[Block, Block]) -> tuple[float, int, int]:
+        left, right = tile
+        values = _similarities(rows[left.start : left.stop], rows[right.start : right.stop])
+        a, b = divmod(int(np.argmin(values)), right.n_rows)
+        return float(values.min()), left.start + a, right.start + b
+
+    candidates = engine.map(least_of, tiles)
+    with progress("least similar pair", len(tiles), "tiles") as listener, closing(candidates):
+        least = (np.inf, 0, 0)
+        for (left, _), candidate in zip(tiles, candidates, strict=True):
+            if least[0] == 0.0 and least[1] <= left.start:
+                break  # no later pair is less similar, or of a lower row
+            least = min(least, candidate)
+            listener.advance(1)
+    return least[1], least[2]
+
+
+def _disagreements(table: np.ndarray, offsets: np.ndarray) -> float:
+    """Return the number of pairs that exactly one of the clusters (rows) and a partition joins, in total."""
+    seen = np.add.reduceat(table, offsets[:-1], axis=1)
+    n_joined = [(counts * (counts - 1) // 2).sum() for counts in (seen, table.sum(axis=0), table)]
+    return float(n_joined[0] + n_joined[1] - 2 * n_joined[2])
+
+
+# Dissimilarity increments
+
+
+class DID(ConsensusClusterer):
+    """Consensus by dissimilarity increments, PCC_DID (Aidos and Fred).
+
+    As in evidence accumulation, objects are similar if partitions put them together, but each partition is
+    weighted by the likelihood of their distance under the distribution of dissimilarity increments of their
+    cluster: see `bigcons.coassociation.did_matrix`. The similarity is made symmetric and clustered.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Maximum number of clusters.
+    features : array, table or path-like, default=None
+        Features (n_objects, n_features) of the objects: an array, table or path. Distances are Euclidean, so
+        scale the features first.
+    symmetrize : {"mean", "max"}, default="mean"
+        How the two directions are combined.
+    linkage : {"average", "single", "spectral"}, default="average"
+        "average", "single", or "spectral": normalized cuts of the symmetric matrix, with labels by pivoted QR
+        of the eigenvectors. The paper leaves open how its spectral clustering treats the asymmetric matrix.
+    exclude_self : bool, default=False
+        As for `bigcons.coassociation.did_matrix`.
+    increments : {"vertex", "sorted"}, default="vertex"
+        As for `bigcons.coassociation.did_matrix`.
+    pair_model : {"increments", "coassociation"}, default="increments"
+        How the increment of a pair becomes the probability that it belongs together: as for
+        `bigcons.coassociation.did_matrix`.
+    normalize : {"observed", "all"}, default="all"
+        As for `bigcons.coassociation.did_matrix`.
+    weights : array of shape (n_partitions,) or None, default=None
+        As for `bigcons.coassociation.did_matrix`.
+    resume : bool, default=True
+        Whether a repeated call finds its finished result at ``out``.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the eigensolver for linkage="spectral"; nothing else is random.
+    memory : str, int or None, default=None
+        Memory budget, 4 GB by default; a matrix that does not fit is refused.
+    out : path-like or None, default=None
+        Path of a Consensus store to write the result to, block by block, instead of keeping it in memory.
+    client : str, distributed.Client or None, default=None
+        "serial", "threads", a Dask client or scheduler address; None is the active client, else threads.
+
+    Attributes
+    ----------
+    labels_ : (n_objects,) int32, -1 for objects without any label
+    objective_ : sum of the heights of the merges made; for linkage="spectral" the normalized cut: the share
+        of the similarity of a cluster that goes to others, summed over the clusters
+    n_clusters_ : number of clusters found
+    linkage_ : (n_labeled - 1, 4) the dendrogram of the labeled objects as scipy's linkage matrix; not for
+        linkage="spectral". `bigcons.metrics.error_roc` takes it with ``row_of_object_``. Both are lost where
+        a finished run is only read from ``out``.
+    row_of_object_ : (n_objects,) int32 number of each object among the labeled, -1 without any label; not
+        for linkage="spectral"
+    history_ : the number of clusters and the objective, one entry
+
+    Notes
+    -----
+    Time O(n^2 (d + M) + sum of squared cluster sizes d), on all workers, and 12 n^2 bytes, 32 n^2 if
+    spectral. Clusters of one or two objects
+    contribute nothing, nor does a partition to an object that it does not label: see ``normalize``. The
+    diagonal, which linkage ignores, is 1 for spectral clustering.
+
+    References
+    ----------
+    Aidos and Fred, *DID-based probabilistic consensus clustering* (PCC_DID), Algorithm 1.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0, 1], [0, 0, 1], [0, 2, 1], [0, 0, -1], [1, 1, 0], [1, 1, 0], [1, -1, 0]]
+    >>> features = [[0.0], [0.1], [0.3], [0.4], [5.0], [5.1], [5.3]]
+    >>> bc.DID(n_clusters=2, features=features).fit(labels).labels_
+    array([0, 0, 0, 0, 1, 1, 1], dtype=int32)
+    """
+
+    info: ClassVar[MethodInfo] = MethodInfo(
+        "Aidos and Fred, DID-based probabilistic consensus", "features and labels", out_of_core=False
+    )
+
+    features: Any = None
+    symmetrize: str = "mean"
+    linkage: str = "average"
+    exclude_self: bool = False
+    increments: str = "vertex"
+    pair_model: str = "increments"
+    normalize: str = "all"
+    weights: Any = None
+
+    def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
+        if self.features is None:
+            raise InvalidInputError(
+                "features=None, but DID needs distances; give features=(n_objects, n_features), "
+                "or use eac-average, which needs labels only."
+            )
+        check_choice("symmetrize", self.symmetrize, ("mean", "max"))
+        check_choice("linkage", self.linkage, ("average", "single", "spectral"))
+        # a pair of objects: the matrix and condensed distances, or the workspace of the eigenvectors too
+        bytes_per_pair = 32 if self.linkage == "spectral" else 12
+        budget = data_budget(self.memory, engine, ensemble)
+        matrix = similarity_matrix(
+            *(self.features, ensemble, engine, budget, bytes_per_pair),
+            normalize=self.normalize,
+            weights=self.weights,
+            exclude_self=self.exclude_self,
+            increments=self.increments,
+            pair_model=self.pair_model,
+        )
+        weights = None if self.weights is None else np.asarray(self.weights, np.float64)
+        survey = take_survey(ensemble, engine, seed, 0, weights)
+        labeled = np.setdiff1d(np.arange(ensemble.n_objects), survey.unlabeled, assume_unique=True)
+        labels = np.full(ensemble.n_objects, -1, np.int32)
+        n_clusters = min(self.n_clusters, len(labeled))
+        if self.linkage == "spectral":
+            self.objective_: float
+            matrix = matrix[np.ix_(labeled, labeled)]
+            labels[labeled], self.objective_ = self._spectral(matrix, n_clusters, seed)
+        else:
+            n, filled = len(labeled), 0
+            distances = np.empty(n * (n - 1) // 2)  # of pairs of labeled objects, row by row
+            for i in range(n - 1):
+                others = labeled[i + 1 :]
+                row = self._symmetric(matrix[labeled[i], others], matrix[others, labeled[i]])
+                distances[filled : filled + len(row)] = 1.0 - row
+                filled += len(row)
+            del matrix
+            merges = agglomerate(distances, self.linkage)
+            labels[labeled] = cut(merges, n, n_clusters)
+            self.objective_ = float(merges.heights[: n - n_clusters].sum())
+            self.linkage_: np.ndarray = linkage_matrix(merges, np.ones(n))
+            self.row_of_object_: np.ndarray = np.full(ensemble.n_objects, -1, np.int32)
+            self.row_of_object_[labeled] = np.arange(n)
+        self.history_ = {
+            "n_clusters": [int(labels.max()) + 1],
+            "objective": [self.objective_],
+        }
+        self._publish(ensemble, labels, survey.unlabeled, out)
+
+    def _spectral(self, matrix: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray, float]:
+        """Make the matrix symmetric; return labels by normalized cuts, by their first objects, and the cut.
+
+        That is the summed shares of each cluster's similarity that goes to other clusters.
+        """
+        from sklearn.cluster import spectral_clustering
+
+        for i in range(len(matrix)):
+            matrix[i, i:] = matrix[i:, i] = self._symmetric(matrix[i, i:], matrix[i:, i])
+        np.fill_diagonal(matrix, 1.0)
+        if n_clusters == 1:
+            return np.zeros(len(matrix), np.int32), 0.0
+        start = int(generator(seed, "did.spectral").integers(2**31))
+        with one_thread():
+            labels = numbered(
+                spectral_clustering(
+                    matrix, n_clusters=n_clusters, random_state=start, assign_labels="cluster_qr"
+                )
+            )
+        degrees, total = matrix.sum(axis=1), 0.0
+        for cluster in range(int(labels.max()) + 1):
+            members = np.flatnonzero(labels == cluster)
+            total += 1.0 - sum(matrix[i, members].sum() for i in members) / degrees[members].sum()
+        return labels, float(total)
+
+    def _symmetric(self, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
+        return np.maximum(forward, backward) if self.symmetrize == "max" else (forward + backward) / 2.0

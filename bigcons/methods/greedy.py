@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 import math
-import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar
 
@@ -21,13 +17,8 @@ from bigcons.contingency import SYMMETRIC, mean_over_partitions
 from bigcons.errors import ConvergenceWarning, InvalidInputError, UnlabeledObjectsWarning, warn_user
 from bigcons.kernels.greedy import sweep, weighted_nmi
 from bigcons.memory import Block
+from bigcons.methods import METHODS, incidence
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
-from bigcons.methods.incidence import (
-    check_overlaps_plan,
-    fold_overlaps,
-    observed_pairs,
-    votes_of,
-)
 from bigcons.methods.pass_clusterer import given_clusters
 from bigcons.metrics.clusterings import anmi
 from bigcons.progress import progress
@@ -46,7 +37,6 @@ logger: logging.Logger = logging.getLogger("bigcons")
 N_ANNEALED = 20
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class GreedyANMI(ConsensusClusterer):
     """Greedy search for the clustering of highest average normalized mutual information (ANMI).
 
@@ -129,9 +119,7 @@ class GreedyANMI(ConsensusClusterer):
             )
         n = ensemble.n_objects
         held = 4 * n * self.n_init + 8 * n
-        check_overlaps_plan(
-            "GreedyANMI", ensemble, engine, self.memory, columns=1, in_memory=False, held=held
-        )
+        incidence.check_overlaps_plan(self, ensemble, engine, columns=1, held=held)
         survey = take_survey(ensemble, engine, seed, 0)
         if isinstance(self.init, str):
             starts = self._starts(ensemble, engine)
@@ -169,17 +157,17 @@ class GreedyANMI(ConsensusClusterer):
                 f"greedy ANMI stopped at max_iter={self.max_iter} while objects still moved; raise max_iter.",
                 ConvergenceWarning,
             )
-        self.objective_: float = best.anmi
+        self.objective_ = best.anmi
         self.converged_: bool = not records[-1]["moved"]
-        self.n_passes_: int = len(records)
-        self.history_: dict[str, list[Any]] = as_history(records)
-        self._publish(ensemble, lambda b: best.codes[b.start : b.stop], survey.unlabeled, out)
+        self.n_passes_ = len(records)
+        self.history_ = as_history(records)
+        self._publish(ensemble, best.codes, survey.unlabeled, out)
 
     def _starts(self, ensemble: Ensemble, engine: Engine) -> list[np.ndarray]:
         """Return the base partitions of highest ANMI as codes, undecided objects in the nearest cluster."""
         if self.init != "best":
             raise InvalidInputError(f"init={self.init!r} is unknown; pass 'best' or labels (n_objects,).")
-        overlaps, offsets = fold_overlaps(ensemble, engine), ensemble.offsets
+        overlaps, offsets = incidence.fold_overlaps(ensemble, engine), ensemble.offsets
         everyone = np.arange(ensemble.n_partitions)
         scores = average_criteria(overlaps, offsets, everyone, "nmi", weighted=True)
         chosen = np.argsort(-scores, kind="stable")[: self.n_init]
@@ -195,14 +183,8 @@ class GreedyANMI(ConsensusClusterer):
 
         def codes_of(block: Block) -> list[np.ndarray]:
             labels = ensemble.read(block.start, block.stop)
-            starts = []
-            for u, codes, table in zip(chosen, kept, tables, strict=True):
-                start = codes[labels[:, u]]
-                undecided = start < 0
-                scores, _ = votes_of(np.ascontiguousarray(labels[undecided]), offsets, table)
-                start[undecided] = scores.argmax(axis=1)
-                starts.append(start)
-            return starts
+            starts = zip(chosen, kept, tables, strict=True)
+            return [join_nearest(codes[labels[:, u]], labels, offsets, table) for u, codes, table in starts]
 
         parts = list(engine.map(codes_of, ensemble.blocks()))
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
@@ -282,29 +264,21 @@ def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[
         table = counts_of(labels, offsets, codes, n_clusters)[0].T.astype(np.int64)
         score = mean_over_partitions(SYMMETRIC[criterion], table, offsets, weighted=True)
         if score > best_score + 1e-12:
-            best, best_score = codes.copy(), score
+            best, best_score = codes, score
     return best, best_score
 
 
-def clusterings(n_objects: int, n_clusters: int) -> Iterator[np.ndarray]:
+def clusterings(n_objects: int, n_clusters: int, *codes: int) -> Iterator[np.ndarray]:
     """Yield every clustering into exactly ``n_clusters`` clusters once, as restricted growth strings (n,)
-    int32: an object's cluster is at most one more than the largest before it. The array is reused.
+    int32: an object's cluster is at most one more than the largest before it. They begin with ``codes``.
     """
-    codes = np.zeros(n_objects, np.int32)
-
-    def extend(i: int, used: int) -> Iterator[np.ndarray]:
-        if i == n_objects:
-            yield codes
-            return
-        if used + n_objects - i < n_clusters:  # too few objects are left to open the missing clusters
-            return
-        for k in range(min(used + 1, n_clusters)):
-            codes[i] = k
-            yield from extend(i + 1, max(used, k + 1))
-
-    for found in extend(0, 0):
-        if found.max() + 1 == n_clusters:
-            yield found
+    n_used, n_left = max(codes, default=-1) + 1, n_objects - len(codes)
+    if n_used + n_left < n_clusters:  # too few objects are left to open the missing clusters
+        return
+    if not n_left:
+        yield np.array(codes, np.int32)
+    for k in range(min(n_used + 1, n_clusters) if n_left else 0):
+        yield from clusterings(n_objects, n_clusters, *codes, k)
 
 
 # The base clustering that agrees best with the others
@@ -314,7 +288,6 @@ DISTANCES = ("van_dongen", "variation_of_information")
 """The criteria that are minimized."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class BEST(ConsensusClusterer):
     """Return the base clustering that agrees best with all, by a consensus criterion.
 
@@ -388,17 +361,15 @@ class BEST(ConsensusClusterer):
                 f"n_clusters={self.n_clusters} but every partition has at least "
                 f"{ensemble.n_clusters.min()} clusters; allow as many."
             )
-        check_overlaps_plan("BEST", ensemble, engine, self.memory, columns=1, in_memory=False)
+        incidence.check_overlaps_plan(self, ensemble, engine, columns=1)
         survey = take_survey(ensemble, engine, seed, 0)
-        overlaps = fold_overlaps(ensemble, engine)
+        overlaps = incidence.fold_overlaps(ensemble, engine)
         self.scores_: np.ndarray = average_criteria(
             overlaps, ensemble.offsets, candidates, self.criterion, weighted=self.weighted
         )
         best = np.nanmin if self.criterion in DISTANCES else np.nanmax
         self.best_partition_: int = int(np.flatnonzero(self.scores_ == best(self.scores_))[0])
-        self.objective_: float = float(self.scores_[self.best_partition_])
-        self.n_passes_ = 1
-        self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
+        self._note_pass(float(self.scores_[self.best_partition_]))
         offsets, winner = ensemble.offsets, self.best_partition_
         table = None
         if self.unlabeled == "nearest":
@@ -407,11 +378,7 @@ class BEST(ConsensusClusterer):
         def read(block: Block) -> np.ndarray:
             labels = ensemble.read(block.start, block.stop)
             found = labels[:, winner].astype(np.int32)
-            if table is not None:
-                missing = found < 0
-                scores, _ = votes_of(np.ascontiguousarray(labels[missing]), offsets, table)
-                found[missing] = scores.argmax(axis=1)
-            return found
+            return found if table is None else join_nearest(found, labels, offsets, table)
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)
 
@@ -423,7 +390,6 @@ def average_criteria(
     criterion: str,
     *,
     weighted: bool,
-    cells: int = 1 << 20,
 ) -> np.ndarray:
     """Return the average criterion (M,) of each candidate with all partitions, NaN for the others.
 
@@ -436,7 +402,7 @@ def average_criteria(
     for k in np.unique(n_clusters[candidates]):
         alike = candidates[n_clusters[candidates] == k]
         # no batch of one: numpy would sum in another order, and equal partitions must score the same
-        n_parts = max(1, min(len(alike) // 2, len(alike) * k * len(overlaps) // cells))
+        n_parts = max(1, min(len(alike) // 2, len(alike) * k * len(overlaps) >> 20))
         for some in np.array_split(alike, n_parts):
             own = offsets[some] + np.arange(k)[:, None]
             total, weight = np.zeros(len(some)), np.zeros(len(some))
@@ -455,6 +421,14 @@ def average_criteria(
     return scores
 
 
+def join_nearest(codes: np.ndarray, labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """Return codes (rows,), those of objects without one set to the cluster of the nearest center."""
+    undecided = codes < 0
+    votes, _ = incidence.votes_of(np.ascontiguousarray(labels[undecided]), offsets, table)
+    codes[undecided] = votes.argmax(axis=1)
+    return codes
+
+
 def closeness_to_centers(counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return the table (B, k) whose votes are largest for the nearest center of k clusters.
 
@@ -463,7 +437,7 @@ def closeness_to_centers(counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     to the center over one partition is ``1 - 2 p_b + sum_b' p_b'^2``.
     """
     partition = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-    seen = observed_pairs(counts, offsets)[:, partition].astype(np.float64)
+    seen = incidence.observed_pairs(counts, offsets)[:, partition].astype(np.float64)
     centers = np.divide(counts, seen, out=np.zeros_like(seen), where=seen > 0)
     squares = np.add.reduceat(centers**2, offsets[:-1], axis=1)[:, partition]
     return np.asarray((2.0 * centers - squares).T)
@@ -472,7 +446,6 @@ def closeness_to_centers(counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 # The supra-consensus: the best of several methods
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class Supra(ConsensusClusterer):
     """Supra-consensus: solve by several methods and keep the result of highest ANMI.
 
@@ -481,10 +454,9 @@ class Supra(ConsensusClusterer):
     n_clusters : int or sequence of int, default=8
         Maximum number of clusters; of several, such as ``range(2, 11)``, all are tried with every member.
     members : str or sequence of str or estimators, default=("cspa", "hgpa", "mcla")
-        The methods: names from `METHODS`, which may have parameters, such as "cspa(partitioner=metis)", as a
-        sequence or separated by commas; or estimators, such as ``CSPA(partitioner="metis")``, which are
-        cloned. All take the ``n_clusters``, ``random_state``, ``memory`` and ``client`` given here. The
-        paper's own are "cspa(partitioner=metis), hgpa, mcla(partitioner=metis)".
+        The methods: names from `METHODS`, as a sequence or separated by commas, or estimators, such as
+        ``CSPA(partitioner="metis")``, which are cloned. All take the ``n_clusters``, ``random_state``,
+        ``memory`` and ``client`` given here. `bigcons.as_in_paper` has the paper's own.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -509,7 +481,7 @@ class Supra(ConsensusClusterer):
     Notes
     -----
     Costs the sum of the methods, and a pass for each consensus to score it. It runs out of core if its
-    members do: of the default ones HGPA does as "hgpa(objective=laplacian)". If a method refuses the
+    members do: of the default ones HGPA does as `HGPA(objective="laplacian")`. If a method refuses the
     ensemble (for its size, say), so does this one, rather than silently leave it out; the authors' code drops
     CSPA above 1,000 objects, which the spectral CSPA here makes unnecessary. Objects that a member leaves
     without a label count against it.
@@ -535,24 +507,23 @@ class Supra(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         given: Any = self.members
-        given = re.split(r",(?![^(]*\))", given) if isinstance(given, str) else given
+        given = given.split(",") if isinstance(given, str) else given
         members: dict[str, ConsensusClusterer] = {}
         for item in given if isinstance(given, (list, tuple)) and given else [given]:
-            member = _parsed(item) if isinstance(item, str) else item
-            if not isinstance(member, ConsensusClusterer) or isinstance(member, Supra):
+            name = item.strip() if isinstance(item, str) else repr(item)
+            member = METHODS[name]() if name in METHODS else item
+            if not isinstance(member, ConsensusClusterer) or isinstance(member, Supra) or name in members:
                 raise InvalidInputError(
-                    f"members has {item!r}; give methods such as 'cspa' or CSPA(), other than Supra itself.",
+                    f"members has {item!r}; give methods such as 'cspa' or CSPA(normalize='all'), each once, "
+                    "other than Supra itself.",
                     parameter="members",
                 )
-            name = item.strip() if isinstance(item, str) else repr(item)
-            if name in members:
-                raise InvalidInputError(f"members has {name!r} twice; give each once.", parameter="members")
             members[name] = member
         survey = take_survey(ensemble, engine, seed, 0)
         self.scores_: dict[str, dict[int, float]] = {name: {} for name in members}
-        self.history_: dict[str, list[Any]] = {"n_clusters": [], "objective": []}
+        self.history_ = {"n_clusters": [], "objective": []}
         best = np.empty(0, np.int32)
-        self.objective_: float = -1.0
+        self.objective_ = -1.0
         shared = {"random_state": seed, "memory": self.memory, "out": None, "client": engine}
         for (name, member), n_clusters in product(members.items(), self._numbers()):
             model = clone(member).set_params(n_clusters=n_clusters, **shared)
@@ -569,7 +540,7 @@ class Supra(ConsensusClusterer):
                 self.best_member_: str = name
                 self.best_n_clusters_: int = n_clusters
         K, unlabeled = self.best_n_clusters_, survey.unlabeled
-        self._publish(ensemble, lambda b: best[b.start : b.stop], unlabeled, out, n_clusters=K)
+        self._publish(ensemble, best, unlabeled, out, n_clusters=K)
 
     def _check_n_clusters(self, given: Any, n_objects: int) -> None:  # noqa: ARG002 - each number of it
         numbers = self._numbers()
@@ -584,24 +555,3 @@ class Supra(ConsensusClusterer):
         if (isinstance(given, Sequence) and not isinstance(given, str)) or np.ndim(given) == 1:
             return [int(K) if isinstance(K, np.integer) else K for K in given]
         return [given]  # checked later
-
-
-def _parsed(text: str) -> ConsensusClusterer:
-    """Return the estimator of a text such as "cspa" or "cspa(partitioner=metis)"."""
-    from bigcons.methods import METHODS
-
-    name, _, rest = text.strip().partition("(")
-    parameters: dict[str, Any] = {}
-    try:
-        for assignment in rest.removesuffix(")").split(",") if rest else ():
-            key, value = (part.strip() for part in assignment.split("="))
-            parameters[key] = value
-            with suppress(SyntaxError, ValueError):  # a number, True or None, no text
-                parameters[key] = ast.literal_eval(value)
-        return METHODS[name.strip()](**parameters)
-    except (KeyError, ValueError, TypeError) as error:
-        raise InvalidInputError(
-            f"members has {text!r}, which is none ({error}); give names of methods, with parameters as in "
-            "cspa(partitioner=metis).",
-            parameter="members",
-        ) from None

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
-from scipy.spatial.distance import squareform
 
 from bigcons.coassociation.counts import dense
 from bigcons.errors import InvalidInputError, MissingDependencyWarning, SoftEnsembleError, warn_user
 from bigcons.memory import DEFAULT_DATA_BYTES, Block
+from bigcons.methods import incidence
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
-from bigcons.methods.embedding import (
-    Centers,
-    Embedding,
-    bipartite_embedding,
-    check_embedding_plan,
-    cut_embedding,
-    find_centers,
-)
-from bigcons.methods.evidence import agglomerate, cut, numbered
-from bigcons.methods.incidence import (
-    check_overlaps_plan,
-    clear_own_partitions,
-    divisors,
-    fold_overlaps,
-    one_hot,
-    shares,
-    votes_of,
-    weights_of,
-)
+from bigcons.methods.evidence import numbered
+from bigcons.methods.incidence import Embedding
 from bigcons.partitioners import (
     BYTES_PER_ENTRY,
     Graph,
@@ -43,18 +24,17 @@ from bigcons.partitioners import (
     partition_graph,
     partition_hypergraph,
 )
-from bigcons.run.engine import Engine, one_thread
+from bigcons.run.engine import Engine
 from bigcons.run.memory_plan import MemoryPlan
 from bigcons.run.results import Output, renumbered
-from bigcons.run.survey import Survey, start_rows, take_survey
+from bigcons.run.survey import start_rows, take_survey
 from bigcons.seeding import generator
 from bigcons.spectra import group_rows, leading_eigenvectors
 from bigcons.store.ensemble import Ensemble
-from bigcons.validation import check_choice, check_int, check_number
+from bigcons.validation import check_choice, check_number
 from bigcons.weights import Weights, incidence_of
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class GraphClusterer(ConsensusClusterer):
     """Base of the methods that partition a graph of the objects; they give labels without memberships.
 
@@ -71,86 +51,59 @@ class GraphClusterer(ConsensusClusterer):
 
     weights: Any = None
     imbalance: float | None = None
-    n_init: int = 1
-    max_iter: int = 100
-    tol: float = 0.0001
 
-    def _checked_imbalance(self, chosen: str) -> float:
-        """Return the imbalance allowed; refuse parameters that do not apply to the embedding, or to cuts."""
-        unused = ("imbalance",) if chosen == self._embedded else ("n_init", "max_iter", "tol")
-        refuse_unused(self, chosen, unused, self._choice)
-        if self.weights is not None and chosen == "metis":
-            raise InvalidInputError(
-                "weights do not apply to partitioner='metis'; leave them out, or use partitioner='spectral'.",
-                parameter="weights",
-            )
-        return imbalance_or_default(self.imbalance)
-
-    def _solve_spectral(
+    def _solve_graph(
         self,
         ensemble: Ensemble,
         engine: Engine,
         seed: int,
         out: Output | None,
         embed: Callable[[Ensemble, Engine, int, Weights | None], Embedding],
-        *,
+        n_bytes: int,
+        cut: Callable[[float, np.ndarray, np.ndarray], tuple[np.ndarray, float]],
         with_base_clusters: bool = False,
     ) -> None:
-        """Publish the clusters of k-means in an embedding of the objects, if asked with the base clusters."""
-        name, K = type(self).__name__, self.n_clusters
+        """Publish the clusters of k-means in an embedding, if asked with base clusters, or a balanced cut.
+
+        ``cut`` returns the parts (n_objects,) of a graph of ``n_bytes`` and the weight cut, given the
+        imbalance allowed, the objects without labels and the weights (M,) of the partitions.
+        """
+        name, K, chosen = type(self).__name__, self.n_clusters, getattr(self, self._choice)
+        chosen = getattr(self, "minimized_", chosen)
+        imbalance = checked_imbalance(self, chosen, self._choice)
+        if chosen != self._embedded:
+            instead = f"{self._choice}={self._embedded!r}"
+            if ensemble.is_soft:
+                raise SoftEnsembleError(f"a cut by {name}", f"{instead}, which takes memberships")
+            plan = MemoryPlan(n_bytes)
+            plan.check(name, engine, ensemble, self.memory, f", or use {instead}", most=DEFAULT_DATA_BYTES)
+            weights = Weights.given(self.weights, ensemble.offsets)
+            times = np.ones(ensemble.n_partitions) if weights is None else weights.partitions
+            survey = take_survey(ensemble, engine, seed, 0, times)
+            parts, value = cut(imbalance, survey.unlabeled, times)
+            self._note_pass(value)
+            self._publish(ensemble, parts, survey.unlabeled, out)
+            return
         n_rows = start_rows(ensemble, K)
         held = n_rows * (4 * 8 * K + ensemble.row_bytes)  # QR with pivots copies the embedded sample
-        check_embedding_plan(name, ensemble, engine, self.memory, columns=K, held=held)
-        n_init, max_iter = check_int("n_init", self.n_init), check_int("max_iter", self.max_iter)
-        tol = check_number("tol", self.tol, at_least=0.0)
-        self._weights = weights_of(name, self.weights, ensemble, engine, self.memory)
+        incidence.check_embedding_plan(self, ensemble, engine, columns=K, held=held)
+        self._weights = incidence.weights_of(self, ensemble, engine)
         survey = take_survey(ensemble, engine, seed, n_rows, self._partition_weights())
         embedding = embed(ensemble, engine, K, self._weights)
         extra = embedding.rows_of_base_clusters()
         if not with_base_clusters:
             extra = extra[0][:0], extra[1][:0]
-        self.start_objectives_: list[float]
-        centers, history, self.start_objectives_ = find_centers(
-            *(embedding, ensemble, survey.sample, extra, seed, engine),
-            n_clusters=K,
-            n_init=n_init,
-            max_iter=max_iter,
-            tol=tol,
-        )
-        self.objective_: float = history["objective"][-1]
-        self.history_: dict[str, list[Any]] = history
-        n_found = len(history["pass"]) if "move" in history else 0
-        self.n_passes_: int = embedding.n_passes + n_found
-        self.singular_values_: np.ndarray = embedding.singular_values
-        values = embedding.singular_values
+        how = embedding, ensemble, survey.sample, extra, K, seed, engine
+        centers, self.history_ = incidence.find_centers(*how)
+        self.objective_ = self.history_["objective"][-1]
+        self.n_passes_ = embedding.n_passes + len(self.history_.get("move", ()))
+        values = self.singular_values_ = embedding.singular_values
         self._parts = {"table": embedding.table, "singular_values": values, "centers": centers}
-        nearest = Centers(embedding, centers)
 
         def read(block: Block) -> np.ndarray:
-            return nearest.labels_of(ensemble.read(block.start, block.stop))
+            return embedding.labels_of(ensemble.read(block.start, block.stop), centers)
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)
-
-    def _check_graph_memory(self, ensemble: Ensemble, engine: Engine, n_bytes: int) -> None:
-        """Refuse soft clusterings, and a budget that cannot hold a graph of ``n_bytes``."""
-        if ensemble.is_soft:
-            raise SoftEnsembleError(
-                f"a cut by {type(self).__name__}",
-                f"{self._choice}={self._embedded!r}, which takes memberships",
-            )
-        name, remedy = type(self).__name__, f", or use {self._choice}={self._embedded!r}"
-        plan = MemoryPlan(n_bytes)
-        plan.check(name, engine, ensemble, self.memory, remedy, most=DEFAULT_DATA_BYTES)
-
-    def _publish_parts(
-        self, ensemble: Ensemble, parts: np.ndarray, cut: float, survey: Survey, out: Output | None
-    ) -> None:
-        """Publish the parts (n_objects,) of a graph partitioner and the weight it cut."""
-        self.objective_ = cut
-        self._weights = None
-        self.n_passes_ = 1
-        self.history_ = {"pass": [1], "objective": [cut]}
-        self._publish(ensemble, lambda block: parts[block.start : block.stop], survey.unlabeled, out)
 
     def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         table, values, centers = (parts[name] for name in ("table", "singular_values", "centers"))
@@ -158,10 +111,9 @@ class GraphClusterer(ConsensusClusterer):
         if len(table) != offsets[-1] or not values.size == centers.shape[1] <= table.shape[1]:
             raise ValueError("the embedding has other shapes than the ensemble")
         embedding = Embedding(table, offsets, values, np.empty((0, values.size)), self._weights)
-        return Centers(embedding, centers).labels_of
+        return partial(embedding.labels_of, centers=centers)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class CSPA(GraphClusterer):
     """Partition the graph of objects weighted by co-association.
 
@@ -185,13 +137,6 @@ class CSPA(GraphClusterer):
         `HBGF`; the denominators are those of ``normalize``.
     imbalance : float or None, default=None
         With a balanced cut, the share by which clusters may exceed their equal share; None is 0.05.
-    n_init : int, default=1
-        With the spectral embedding, starts of k-means on a sample of 4,096 objects, or more for many
-        clusters, the first from rows that are as orthogonal as possible.
-    max_iter : int, default=100
-        With the spectral embedding, maximum number of k-means passes over all objects.
-    tol : float, default=0.0001
-        With the spectral embedding, squared move of the centers, relative to the variance, at which to stop.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -208,7 +153,6 @@ class CSPA(GraphClusterer):
     labels_ : (n_objects,) int32, -1 for objects without any label
     objective_ : spectral: the sum of squared distances of k-means; METIS: the weight of the edges cut
     singular_values_ : (at most n_clusters,) float64, of the normalized incidence matrix, if "spectral"
-    start_objectives_ : spectral: the sum of squared distances of every start of k-means, on its sample
     history_ : a list per quantity with an entry per pass
 
     Notes
@@ -244,25 +188,23 @@ class CSPA(GraphClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))
         check_choice("normalize", self.normalize, ("observed", "all"))
-        imbalance = self._checked_imbalance(self.partitioner)
-        observed = self.normalize == "observed"
-        if self.partitioner == "spectral":
-            self._solve_spectral(ensemble, engine, seed, out, partial(cut_embedding, observed=observed))
-            return
-        self._check_graph_memory(ensemble, engine, BYTES_PER_ENTRY * ensemble.n_objects**2)
-        survey = take_survey(ensemble, engine, seed, 0)
-        n_agree, n_seen = dense(ensemble, memory=BYTES_PER_ENTRY * ensemble.n_objects**2, client=engine)
-        similarity = n_agree / (np.maximum(n_seen, 1) if observed else ensemble.n_partitions)
-        np.fill_diagonal(similarity, 0.0)
-        if not similarity.any():
-            raise InvalidInputError(
-                "no two objects share a cluster in any partition: there is no graph to cut; use other labels."
-            )
-        parts, cut = partition_graph(graph_of(similarity), self.n_clusters, imbalance, seed)
-        self._publish_parts(ensemble, parts, cut, survey, out)
+        is_observed, n_bytes = self.normalize == "observed", BYTES_PER_ENTRY * ensemble.n_objects**2
+
+        def cut(imbalance: float, *_: np.ndarray) -> tuple[np.ndarray, float]:
+            n_agree, n_seen = dense(ensemble, memory=n_bytes, client=engine)
+            similarity = n_agree / (np.maximum(n_seen, 1) if is_observed else ensemble.n_partitions)
+            np.fill_diagonal(similarity, 0.0)
+            if not similarity.any():
+                raise InvalidInputError(
+                    "no two objects share a cluster in any partition: there is no graph to cut; use other "
+                    "labels."
+                )
+            return partition_graph(graph_of(similarity), self.n_clusters, imbalance, seed)
+
+        embed = partial(incidence.cut_embedding, observed=is_observed)
+        self._solve_graph(ensemble, engine, seed, out, embed, n_bytes, cut)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class HBGF(GraphClusterer):
     """Cut the bipartite graph of objects and base clusters together.
 
@@ -281,13 +223,6 @@ class HBGF(GraphClusterer):
         of Huang, Wang and Lai (2018).
     imbalance : float or None, default=None
         With "metis", the share by which parts may exceed their equal share of the graph; None is 0.05.
-    n_init : int, default=1
-        With the spectral embedding, starts of k-means on a sample of 4,096 objects, or more for many
-        clusters, the first from rows that are as orthogonal as possible.
-    max_iter : int, default=100
-        With the spectral embedding, maximum number of k-means passes over all objects.
-    tol : float, default=0.0001
-        With the spectral embedding, squared move of the centers, relative to the variance, at which to stop.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -304,7 +239,6 @@ class HBGF(GraphClusterer):
     labels_ : (n_objects,) int32, -1 for objects without any label
     objective_ : spectral: the sum of squared distances of k-means; METIS: the number of edges cut
     singular_values_ : (at most n_clusters,) float64, of the normalized incidence matrix, if "spectral"
-    start_objectives_ : spectral: the sum of squared distances of every start of k-means, on its sample
     history_ : a list per quantity with an entry per pass
 
     Notes
@@ -342,21 +276,20 @@ class HBGF(GraphClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))
-        imbalance = self._checked_imbalance(self.partitioner)
-        if self.partitioner == "spectral":
-            self._solve_spectral(ensemble, engine, seed, out, bipartite_embedding, with_base_clusters=True)
-            return
-        n_entries = 2 * ensemble.n_objects * ensemble.n_partitions
-        self._check_graph_memory(ensemble, engine, BYTES_PER_ENTRY * n_entries)
-        survey = take_survey(ensemble, engine, seed, 0)
-        # the objects, then the base clusters, with an edge for every label
-        incidence = incidence_of(ensemble.read(0, ensemble.n_objects), ensemble.offsets).astype(np.int8)
-        graph = scipy.sparse.block_array([[None, incidence], [incidence.T, None]], format="csr")
-        parts, cut = partition_graph(Graph(graph.indptr, graph.indices), self.n_clusters, imbalance, seed)
-        self._publish_parts(ensemble, parts[: ensemble.n_objects], cut, survey, out)
+        n, n_bytes = ensemble.n_objects, BYTES_PER_ENTRY * 2 * ensemble.n_objects * ensemble.n_partitions
+
+        def cut(imbalance: float, *_: np.ndarray) -> tuple[np.ndarray, float]:
+            # the objects, then the base clusters, with an edge for every label
+            H = incidence_of(ensemble.read(0, n), ensemble.offsets).astype(np.int8)
+            graph = scipy.sparse.block_array([[None, H], [H.T, None]], format="csr")
+            edges = Graph(graph.indptr, graph.indices)
+            parts, value = partition_graph(edges, self.n_clusters, imbalance, seed)
+            return parts[:n], value
+
+        embed = incidence.bipartite_embedding
+        self._solve_graph(ensemble, engine, seed, out, embed, n_bytes, cut, with_base_clusters=True)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class HGPA(GraphClusterer):
     """Cut the hypergraph of base clusters into balanced parts.
 
@@ -379,13 +312,6 @@ class HGPA(GraphClusterer):
         all count the same.
     imbalance : float or None, default=None
         With a balanced cut, the share by which clusters may exceed their equal share; None is 0.05.
-    n_init : int, default=1
-        With "laplacian", starts of k-means on a sample of 4,096 objects, or more for many clusters, the first
-        from rows that are as orthogonal as possible.
-    max_iter : int, default=100
-        With "laplacian", maximum number of k-means passes over all objects.
-    tol : float, default=0.0001
-        With "laplacian", squared move of the centers, relative to the variance, at which to stop.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -402,7 +328,6 @@ class HGPA(GraphClusterer):
     labels_ : (n_objects,) int32, -1 for objects without any label
     minimized_ : the objective that was minimized: "km1", "cut" or "laplacian"
     objective_ : its value; with "laplacian" the sum of squared distances of k-means
-    start_objectives_ : "laplacian": the sum of squared distances of every start of k-means, on its sample
     history_ : a list per quantity with an entry per pass
 
     Notes
@@ -445,6 +370,7 @@ class HGPA(GraphClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("objective", self.objective, ("auto", "km1", "cut", "laplacian"))
         check_choice("edge_weight", self.edge_weight, ("unit", "size"))
+        by_size, n = self.edge_weight == "size", ensemble.n_objects
         self.minimized_: str = self.objective
         if self.objective == "auto":
             self.minimized_ = "km1" if has_mtkahypar() else "laplacian"
@@ -454,30 +380,23 @@ class HGPA(GraphClusterer):
                     "is not installed; pip install 'bigcons[graph]', or pass objective='laplacian'.",
                     MissingDependencyWarning,
                 )
-        imbalance = self._checked_imbalance(self.minimized_)
-        if self.minimized_ == "laplacian":
-            by_size = partial(cut_embedding, observed=False)
-            embed = by_size if self.edge_weight == "size" else bipartite_embedding
-            self._solve_spectral(ensemble, engine, seed, out, embed)
-            return
-        n_labels = ensemble.n_objects * ensemble.n_partitions
-        # bytes of a vertex of a hyperedge, in arrays and in the partitioner
-        self._check_graph_memory(ensemble, engine, 160 * n_labels)
-        given = Weights.given(self.weights, ensemble.offsets)
-        times = np.ones(ensemble.n_partitions) if given is None else given.partitions
-        survey = take_survey(ensemble, engine, seed, 0, times)
-        labeled = np.delete(np.arange(ensemble.n_objects), survey.unlabeled)
-        labels, counted = ensemble.read(0, ensemble.n_objects), np.flatnonzero(times)
-        labels = labels[np.ix_(labeled, counted)]
-        pins = hyperedges(labels, ensemble.n_clusters[counted])
-        weights = np.repeat(times[counted], ensemble.n_clusters[counted])
-        if self.edge_weight == "size":
-            weights *= [max(len(vertices), 1) for vertices in pins]
-        parts = np.zeros(ensemble.n_objects, np.int32)
-        K, sizes = min(self.n_clusters, len(labeled)), np.ones(len(labels), np.int64)
-        asked = pins, weights, sizes, K, imbalance, seed, self.minimized_
-        parts[labeled], value = partition_hypergraph(*asked)
-        self._publish_parts(ensemble, parts, value, survey, out)
+
+        def cut(imbalance: float, unlabeled: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, float]:
+            labeled, counted = np.delete(np.arange(n), unlabeled), np.flatnonzero(times)
+            labels = ensemble.read(0, n)[np.ix_(labeled, counted)]
+            pins = hyperedges(labels, ensemble.n_clusters[counted])
+            weights = np.repeat(times[counted], ensemble.n_clusters[counted])
+            if by_size:
+                weights *= [max(len(vertices), 1) for vertices in pins]
+            parts, sizes = np.zeros(n, np.int32), np.ones(len(labels), np.int64)
+            asked = sizes, min(self.n_clusters, len(labeled)), imbalance, seed, self.minimized_
+            parts[labeled], value = partition_hypergraph(pins, weights, *asked)
+            return parts, value
+
+        by_sizes = partial(incidence.cut_embedding, observed=False)
+        embed = by_sizes if by_size else incidence.bipartite_embedding
+        n_bytes = 160 * n * ensemble.n_partitions  # for a vertex of a hyperedge, and in the partitioner
+        self._solve_graph(ensemble, engine, seed, out, embed, n_bytes, cut)
 
 
 def hyperedges(labels: np.ndarray, n_clusters: np.ndarray) -> list[np.ndarray]:
@@ -493,28 +412,23 @@ def hyperedges(labels: np.ndarray, n_clusters: np.ndarray) -> list[np.ndarray]:
     return clusters
 
 
-def imbalance_or_default(imbalance: float | None) -> float:
-    """Return the share by which a part of a balanced cut may exceed the mean, by default .05."""
-    return 0.05 if imbalance is None else check_number("imbalance", imbalance, above=0.0)
+def checked_imbalance(model: Any, chosen: str, parameter: str = "partitioner") -> float:
+    """Return the share by which a part of a balanced cut may exceed the mean, by default .05.
 
-
-def refuse_unused(
-    model: ConsensusClusterer, chosen: str, names: tuple[str, ...], parameter: str = "partitioner"
-) -> None:
-    """Refuse parameters of ``model`` that were set although they do not apply to what ``parameter`` chose."""
-    parameters = inspect.signature(type(model)).parameters
-    for name in names:
-        value, default = getattr(model, name), parameters[name].default
-        if value != default:
+    Refuses what does not apply to the value that was ``chosen`` for a ``parameter`` of the model.
+    """
+    unused = {"imbalance": chosen not in ("metis", "km1", "cut"), "weights": chosen == "metis"}
+    for name, is_unused in unused.items():
+        if is_unused and getattr(model, name) is not None:
             raise InvalidInputError(
-                f"{name}={value!r} does not apply to {parameter}={chosen!r}; leave it at {default!r}."
+                f"{name} does not apply to {parameter}={chosen!r}; leave it out.", parameter=name
             )
+    return 0.05 if model.imbalance is None else check_number("imbalance", model.imbalance, above=0.0)
 
 
 # The meta-clustering algorithm
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class MCLA(ConsensusClusterer):
     """Group base clusters by their Jaccard similarity; objects join the group they are most associated with.
 
@@ -523,21 +437,17 @@ class MCLA(ConsensusClusterer):
     n_clusters : int or "auto", default=8
         Number of meta-clusters, and so the maximum number of clusters: some may win no object.
         "auto": by `bigcons.choose_n_clusters`.
-    partitioner : {"spectral", "average", "metis"}, default="spectral"
+    partitioner : {"spectral", "metis"}, default="spectral"
         How the graph of base clusters is cut. "spectral": eigenvectors of the normalized Jaccard matrix and
-        k-means; meta-clusters may differ in size. "average": average linkage of ``1 - Jaccard``; a few
-        outlying base clusters may form meta-clusters of their own when partitions differ in their number of
-        clusters. On 18 planted ensembles of such partitions the adjusted Rand index of "average" fell to
-        between 0.34 and 0.65 in four; that of "spectral" was 1.00 in all. "metis" (needs pymetis): the
-        paper's balanced cut, where every base cluster weighs the same (in the authors' code: its number of
-        objects).
+        k-means; meta-clusters may differ in size. "metis" (needs pymetis): the paper's balanced cut, where
+        every base cluster weighs the same (in the authors' code: its number of objects).
     ties : {"lowest", "random"}, default="lowest"
         How to break ties between meta-clusters of equal association: "lowest", or "random" as in the paper,
         where the membership of the chosen one is one rounding step above the others. `predict` takes the
         lowest either way.
     weights : array of shape (n_partitions,) or None, default=None
-        For "spectral" and "average", numbers >= 0 by which each partition counts, as if it occurred that many
-        times; 0 leaves it out. None: all count the same.
+        For "spectral", numbers >= 0 by which each partition counts, as if it occurred that many times; 0
+        leaves it out. None: all count the same.
     imbalance : float or None, default=None
         With "metis", the share by which meta-clusters may exceed their equal share; None is 0.05.
     resume : bool, default=True
@@ -595,21 +505,13 @@ class MCLA(ConsensusClusterer):
     imbalance: float | None = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        check_choice("partitioner", self.partitioner, ("spectral", "average", "metis"))
+        check_choice("partitioner", self.partitioner, ("spectral", "metis"))
         check_choice("ties", self.ties, ("lowest", "random"))
-        if self.partitioner != "metis":
-            refuse_unused(self, self.partitioner, ("imbalance",))
-        elif self.weights is not None:
-            raise InvalidInputError(
-                "weights do not apply to partitioner='metis'; leave them out, or use another partitioner.",
-                parameter="weights",
-            )
-        imbalance = imbalance_or_default(self.imbalance)
+        imbalance = checked_imbalance(self, self.partitioner)
         self._weights = Weights.given(self.weights, ensemble.offsets)
-        check_overlaps_plan(
-            "MCLA", ensemble, engine, self.memory, columns=self.n_clusters, in_memory=out is None
-        )
-        overlaps = fold_overlaps(ensemble, engine)
+        K = self.n_clusters
+        incidence.check_overlaps_plan(self, ensemble, engine, columns=K, in_memory=out is None)
+        overlaps = incidence.fold_overlaps(ensemble, engine)
         survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
         sizes = overlaps.diagonal().copy()
         jaccard = jaccard_weights(overlaps, ensemble.offsets)
@@ -623,19 +525,15 @@ class MCLA(ConsensusClusterer):
             times = None if times is None else times[counted]
         if self.partitioner == "metis":
             groups, _ = partition_graph(graph_of(jaccard.copy()), self.n_clusters, imbalance, seed)
-        elif self.partitioner == "spectral":
-            groups = cut_by_spectrum(jaccard, self.n_clusters, seed, times)
         else:
-            groups = cut_by_linkage(jaccard, self.n_clusters, times)
+            groups = cut_by_spectrum(jaccard, self.n_clusters, seed, times)
         groups = numbered(groups)
         of_all = np.full(ensemble.n_base_clusters, -1)
         of_all[counted] = groups
         self._parts = {"_groups": of_all}
         weights = repeated(jaccard, times)
         total, inside = float(weights.sum()), float(weights[groups[:, None] == groups].sum())
-        self.objective_: float = inside / total if total > 0 else 1.0
-        self.n_passes_ = 1
-        self.history_: dict[str, list[Any]] = {"pass": [1], "objective": [self.objective_]}
+        self._note_pass(inside / total if total > 0 else 1.0)
         place, is_random = self._placer(self._parts), self.ties == "random"
 
         def read(block: Block) -> np.ndarray:
@@ -656,9 +554,9 @@ class MCLA(ConsensusClusterer):
     def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         offsets, weights = self._recoding.offsets, self._weights
         times = None if weights is None else weights.base_clusters
-        table = one_hot(parts["_groups"], self._n_columns, times)
-        sizes = divisors(table.sum(axis=0))
-        return lambda labels: shares(votes_of(labels, offsets, table)[0] / sizes)
+        table = incidence.one_hot(parts["_groups"], self._n_columns, times)
+        sizes = incidence.divisors(table.sum(axis=0))
+        return lambda labels: incidence.shares(incidence.votes_of(labels, offsets, table)[0] / sizes)
 
 
 def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -667,7 +565,7 @@ def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     union = sizes[:, None] + sizes
     union -= overlaps
     weights = np.divide(overlaps, union, out=union, where=union > 0)  # nothing overlaps where it is 0
-    clear_own_partitions(weights, offsets)
+    incidence.clear_own_partitions(weights, offsets)
     return weights
 
 
@@ -682,25 +580,6 @@ def repeated(weights: np.ndarray, times: np.ndarray | None) -> np.ndarray:
     weights *= times[:, None]
     np.fill_diagonal(weights, times * np.maximum(times - 1.0, 0.0))
     return weights
-
-
-def cut_by_linkage(weights: np.ndarray, n_groups: int, times: np.ndarray | None = None) -> np.ndarray:
-    """Return the groups (B,) of base clusters by average linkage of ``1 - weights``.
-
-    There are ``times`` (B,) copies of each; None: one.
-    """
-    from sklearn.cluster import AgglomerativeClustering
-
-    if n_groups >= len(weights):
-        return np.arange(len(weights))
-    distances = 1.0 - weights
-    np.fill_diagonal(distances, 0.0)
-    if times is not None:
-        merges = agglomerate(squareform(distances, checks=False), "average", times)
-        return cut(merges, len(weights), n_groups)
-    linkage = AgglomerativeClustering(n_groups, metric="precomputed", linkage="average")
-    with one_thread():
-        return np.asarray(linkage.fit_predict(distances))
 
 
 def cut_by_spectrum(

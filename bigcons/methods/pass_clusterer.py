@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,20 +12,11 @@ import numpy as np
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.memory import Block
 from bigcons.methods.base import ConsensusClusterer
-from bigcons.methods.embedding import check_embedding_plan, count_spectral, starts_spectrally
+from bigcons.methods.incidence import check_embedding_plan, count_spectral, starts_spectrally
+from bigcons.run import passes
 from bigcons.run.engine import Engine, fold
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
-from bigcons.run.passes import (
-    BestOfStarts,
-    Counts,
-    Method,
-    Record,
-    Run,
-    as_history,
-    open_workspace,
-    part_of,
-    run_passes,
-)
+from bigcons.run.passes import BestOfStarts, Counts, Method, Record, Run
 from bigcons.run.results import Output
 from bigcons.run.survey import Survey, start_rows, take_survey, warn_of_dissent
 from bigcons.seeding import generator
@@ -38,7 +28,6 @@ CERTAINTY = 0.9
 """The weight of the base partition in a start of probabilities; the rest is spread over all clusters."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class PassClusterer(ConsensusClusterer):
     """Base of the methods that repeat passes over the labels until nothing changes.
 
@@ -72,10 +61,10 @@ class PassClusterer(ConsensusClusterer):
         starts = self._starts(self._method(ensemble.offsets, self.n_clusters), ensemble, engine, survey)
         self._check_memory_plan(partial(self._memory_plan, starts), ensemble, engine, out, self.memory)
         method = starts.method
-        with open_workspace(out, engine, method.n_carried, method.carried_dtype) as workspace:
+        with passes.open_workspace(out, engine, method.n_carried, method.carried_dtype) as workspace:
             run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, *workspace, self.n_init)
-            at = run_passes(run, starts)
-            state, arrays, carries = part_of(at.state, "judged"), run.arrays, method.n_carried > 0
+            at = passes.run_passes(run, starts)
+            state, arrays, carries = passes.part_of(at.state, "judged"), run.arrays, method.n_carried > 0
             self._parts = state
             self._set_results(at.records, at.start_objectives, converged=at.is_settled)
 
@@ -91,7 +80,7 @@ class PassClusterer(ConsensusClusterer):
         from_partitions = all(getattr(self, name, way) == way for name, way in ways.items())
         if not (from_partitions and starts_spectrally(ensemble, survey, self.n_clusters)):
             return BestOfStarts(method)
-        check_embedding_plan(type(self).__name__, ensemble, engine, self.memory, columns=self.n_clusters)
+        check_embedding_plan(self, ensemble, engine, columns=self.n_clusters)
         return BestOfStarts(method, partial(count_spectral, self.n_clusters, self._weights))
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:
@@ -102,14 +91,14 @@ class PassClusterer(ConsensusClusterer):
                 "raise max_iter or tol if the labels still change.",
                 ConvergenceWarning,
             )
-        self.objective_: float = records[-1]["objective"]
+        self.objective_ = records[-1]["objective"]
         self.start_objectives_ = start_objectives
-        self.n_passes_: int = len(records)
+        self.n_passes_ = len(records)
         self.converged_ = converged
-        left_out = ("seconds", "memory")
-        history = {name: values for name, values in as_history(records).items() if name not in left_out}
+        history = passes.as_history(records)
+        history = {name: history[name] for name in history if name not in ("seconds", "memory")}
         numbers = [float(number) for number in range(1, len(records) + 1)]
-        self.history_: dict[str, list[Any]] = {**history, "pass": numbers}
+        self.history_ = {**history, "pass": numbers}
 
     def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         return partial(self._method(self._recoding.offsets, self._n_columns).place, parts)
@@ -124,7 +113,7 @@ class PassClusterer(ConsensusClusterer):
         state = 8 * ensemble.n_base_clusters * (K + 8)
         n_sampled = start_rows(ensemble, K)
         sample = label_bytes(ensemble, n_sampled)
-        passes = MemoryPlan(
+        of_passes = MemoryPlan(
             held=4 * n + (n * (2 * carried + results) if in_memory else 0) + 4 * state + sample,
             per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
             per_result=state + rows * ((results if in_memory else 0) + 8),
@@ -137,7 +126,7 @@ class PassClusterer(ConsensusClusterer):
             per_block=5 * state + 2 * rows_after + first_rows,
             per_result=start,
         )
-        plans = [passes, on_sample] if starts.n_held(self.n_init) else [passes]
+        plans = [of_passes, on_sample] if starts.n_held(self.n_init) else [of_passes]
         return max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
 
 

@@ -13,48 +13,21 @@ import numpy as np
 from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
 from bigcons.kernels.cluster_tables import padded
 from bigcons.memory import Block
-from bigcons.methods.base import ConsensusClusterer, MethodInfo, judge_sample
-from bigcons.methods.embedding import (
-    MORE_OBJECTS,
-    bipartite_embedding,
-    check_embedding_plan,
-    count_nearest,
-)
-from bigcons.methods.incidence import one_hot
+from bigcons.methods import incidence
+from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.progress import Progress
+from bigcons.run import passes
 from bigcons.run.engine import Engine, fold, one_thread
 from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
-from bigcons.run.passes import (
-    Counts,
-    Iterate,
-    Passes,
-    Run,
-    State,
-    Stats,
-    Step,
-    add_stats,
-    open_workspace,
-    run_passes,
-)
+from bigcons.run.passes import Run, Stats
 from bigcons.run.results import Found, Output, Results, by_size
 from bigcons.run.survey import Survey, take_survey, warn_of_dissent
 from bigcons.store.clusters import TRUST_ROW, least_objects
 from bigcons.store.ensemble import Ensemble
-from bigcons.trust.confidence import GroupedSample, TrustSums, can_weigh
-from bigcons.trust.groups import (
-    FEWEST_LABELS,
-    GROUPS_PER_CLUSTER,
-    MOST_GROUPS,
-    TREES,
-    Groups,
-    Sample,
-    merge_groups,
-    most_probable,
-    n_groups_for,
-    nearest_pivots,
-    plan_bytes,
-    rows_for,
-)
+from bigcons.trust import groups as grouping
+from bigcons.trust.confidence import TrustSums, can_weigh
+from bigcons.trust.groups import Groups, Sample
+from bigcons.trust.n_clusters import Search
 from bigcons.trust.placement import ClusterSupport, Placement, independent_share
 from bigcons.weights import Weights, counts_of
 
@@ -64,7 +37,7 @@ outlier, which most partitions may set apart, rather than a cluster."""
 
 
 @dataclass(eq=False)
-class TreePass(Passes):
+class TreePass(passes.Passes):
     """The pass over all objects that follows from the first clusters.
 
     It places all objects by the table of the first clusters, unless they are in clusters, and counts the
@@ -79,19 +52,19 @@ class TreePass(Passes):
     offsets: np.ndarray
     n_clusters: int
     weights: Weights | None
-    grouped: GroupedSample | None = None
+    search: Search | None = None
 
-    def start(self, run: Run) -> tuple[State, list[float]]:
+    def start(self, run: Run) -> tuple[passes.State, list[float]]:
         """Return the first clusters; those of all objects have been written if they are known."""
         counts, tree = self.first(run)
         parts = {} if counts is None else Placement.of(*counts, self.offsets, self.weights).parts()
         return {**parts, "tree": np.array(tree)}, []
 
-    def placement_of(self, state: State) -> Placement:
+    def placement_of(self, state: passes.State) -> Placement:
         """Return the placement of a state."""
         return Placement.restored(state, self.offsets, self.n_clusters, self.weights)
 
-    def one_pass(self, run: Run, at: Iterate, listener: Progress) -> Step:
+    def one_pass(self, run: Run, at: passes.Iterate, listener: Progress) -> passes.Step:
         """Place all objects, and return the evidence by all of them.
 
         It is tempered because partitions of the same data repeat each other. With the support of the clusters
@@ -112,7 +85,7 @@ class TreePass(Passes):
             arrays.write(1, block, clusters[:, None])
             return stats
 
-        total = fold(run.engine, run.blocks, count_block, add_stats, progress=listener)
+        total = fold(run.engine, run.blocks, count_block, passes.add_stats, progress=listener)
         placement = Placement.of(total["T"], total["sizes"], offsets, weights)
         known = None
         if len(run.sample) == n:
@@ -128,17 +101,18 @@ class TreePass(Passes):
         counts = None if weights is None else weights.partitions
         share = independent_share(run.sample, clusters, offsets, table, *known_rates, counts)
         placement, divisions = replace(placement, temperature=share), np.full((K, K), np.nan)
-        if self.grouped is not None:
-            own = known if len(self.grouped.labels) == n else None
-            sure = placement.place(self.grouped.labels, own, soft=True)
+        if self.search is not None:
+            given = self.search.sample.given
+            sure = placement.place(given, known if len(given) == n else None, soft=True)
             if sure.trust.size:
-                support, divisions = self.grouped.support_of(sure.clusters, sure.trust["confidence"], K)
+                confidence = sure.trust["confidence"]
+                support, divisions = self.search.halves.of_clusters(sure.clusters, confidence, K)
                 placement = replace(placement, support=support)
         state = {**placement.parts(), "tree": at.state["tree"], "divisions": divisions}
-        return Step(state, {"objective": log_likelihood, "moved": moved}, is_settled=True)
+        return passes.Step(state, {"objective": log_likelihood, "moved": moved}, is_settled=True)
 
 
-First = tuple[Counts | None, str]
+First = tuple[passes.Counts | None, str]
 """Objects (B, K) and sizes (K,) of the clusters of a sample, None of all objects; the tree that was cut."""
 
 
@@ -152,14 +126,14 @@ def cut_sample(
     run: Run,
 ) -> First:
     """Return ``K`` clusters of a sample, cut from its trees; of a chosen number, as that was found."""
-    groups = found or sample.groups(n_groups_for(K), at_any_scale=True)
+    groups = found or sample.groups(grouping.n_groups_for(K), at_any_scale=True)
     cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else FEWEST_OBJECTS, trees)
-    divided = None if is_chosen or trees != TREES else sample.divided(K)
+    divided = None if is_chosen or trees != grouping.TREES else sample.divided(K)
     if divided and np.bincount(divided.of_objects[divided.of_objects >= 0]).min() >= FEWEST_OBJECTS:
         cut = max(cut, divided, key=attrgetter("merit"))
     # a tree merges groups of objects that err with each other, or all with one of the clusters
     labeled = sample.labels, sample.offsets, sample.counts
-    clusters = most_probable(*labeled, cut.of_objects, left_out=True)
+    clusters = grouping.most_probable(*labeled, cut.of_objects, left_out=True)
     if len(clusters) < run.data.n_objects:
         return counts_of(sample.given, run.data.offsets, clusters, K, weights), cut.tree
     for block in run.blocks:
@@ -168,30 +142,28 @@ def cut_sample(
 
 
 def cut_of_all(
-    run: Run, n_clusters: int, weights: Weights | None, trees: tuple[str, ...] = TREES
-) -> tuple[Counts, str]:
+    run: Run, n_clusters: int, weights: Weights | None, trees: tuple[str, ...] = grouping.TREES
+) -> tuple[passes.Counts, str]:
     """Return clusters of all objects, merged from groups of their embedding.
 
     For fine base clusters, of which a sample says too little; all count as equally reliable.
     """
     offsets, K = run.data.offsets, n_clusters
     counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
-    embedding = bipartite_embedding(
-        run.data, run.engine, GROUPS_PER_CLUSTER * K, weights, more_objects=MORE_OBJECTS
-    )
+    asked = run.data, run.engine, grouping.GROUPS_PER_CLUSTER * K, weights
+    embedding = incidence.bipartite_embedding(*asked, more_objects=incidence.MORE_OBJECTS)
     rows, labeled = embedding.rows_of(run.sample)
     with one_thread(user_api="blas"):
-        groups = nearest_pivots(rows[labeled])
-        centers = one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
+        groups = grouping.nearest_pivots(rows[labeled])
+        centers = incidence.one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
         centers /= np.bincount(groups)[:, None]
-    of_groups, sizes = count_nearest(run, embedding, centers, len(centers), weights)
+    of_groups, sizes = incidence.count_nearest(run, embedding, centers, len(centers), weights)
     known = np.ascontiguousarray(of_groups.T), offsets, counts, np.ones(len(of_groups))
-    cut = Groups(groups, np.bincount(groups), *known, *merge_groups(*known)).cut(K, trees=trees)
-    inside = one_hot(cut.clusters, K)
+    cut = Groups(groups, np.bincount(groups), *known, *grouping.merge_groups(*known)).cut(K, trees=trees)
+    inside = incidence.one_hot(cut.clusters, K)
     return (of_groups @ inside, sizes @ inside), cut.tree
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ConsensusTree(ConsensusClusterer):
     """Merge small groups of objects into a tree, cut it, and place all objects by their labels.
 
@@ -266,7 +238,7 @@ class ConsensusTree(ConsensusClusterer):
     """
 
     chooses: ClassVar[bool] = True
-    _trees: ClassVar[tuple[str, ...]] = TREES
+    _trees: ClassVar[tuple[str, ...]] = grouping.TREES
     """The trees that may be cut."""
 
     info: ClassVar[MethodInfo] = MethodInfo("Huang et al. 2018", "labels", soft=True, soft_input=True)
@@ -278,20 +250,21 @@ class ConsensusTree(ConsensusClusterer):
         weights = self._weights = Weights.given(self.weights, offsets)
         self._check_memory_plan(self.memory_plan, ensemble, engine, out, self.memory)
         counts = None if weights is None else weights.partitions
-        survey = take_survey(ensemble, engine, seed, rows_for(n_groups_for(K)), counts)
+        survey = take_survey(ensemble, engine, seed, grouping.rows_for(grouping.n_groups_for(K)), counts)
         warn_of_dissent(survey, ensemble, counts, "leave them out, or give them weights= of 0")
         if np.isin(survey.rows, survey.unlabeled).all():
             raise InvalidInputError(
                 f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
             )
         # whether the sample says too little of the base clusters
-        is_too_fine = survey.undersamples(ensemble, K, FEWEST_LABELS)
-        sample = None if is_too_fine else Sample(survey.sample, offsets, counts, n_groups=n_groups_for(K))
-        choice = judge_sample(self, survey.rows, sample, max(n_groups_for(K), MOST_GROUPS))
+        is_too_fine = survey.undersamples(ensemble, K, grouping.FEWEST_LABELS)
+        n_groups = grouping.n_groups_for(K)
+        sample = None if is_too_fine else Sample(survey.sample, offsets, counts, n_groups=n_groups)
+        choice = self._judge_sample(survey.rows, sample, max(n_groups, grouping.MOST_GROUPS))
         first: Callable[[Run], First]
         if sample is None:
-            name, columns = type(self).__name__, GROUPS_PER_CLUSTER * K
-            check_embedding_plan(name, ensemble, engine, self.memory, columns=columns)
+            columns = grouping.GROUPS_PER_CLUSTER * K
+            incidence.check_embedding_plan(self, ensemble, engine, columns=columns)
             first = partial(cut_of_all, n_clusters=K, weights=weights, trees=self._trees)
         else:
             if choice is not None and choice.is_clear:
@@ -304,17 +277,17 @@ class ConsensusTree(ConsensusClusterer):
             if not self._is_local:
                 sample = Sample(survey.sample, offsets, counts, np.ones(ensemble.n_base_clusters))
             is_chosen, groups = hasattr(self, "n_clusters_choice_"), None
-            if self._found is not None and self._is_local:
-                sample, groups = self._found.sample, self._found.groups
+            if is_chosen and self._search is not None and self._is_local:
+                sample, groups = self._search.sample, self._search.groups
             first = partial(cut_sample, sample, groups, K, is_chosen, weights, self._trees)
-        method = TreePass(first, offsets, K, weights, None if is_too_fine else self._grouped_sample)
-        with open_workspace(out, engine, 1, "<i4") as workspace:
+        method = TreePass(first, offsets, K, weights, None if is_too_fine else self._search)
+        with passes.open_workspace(out, engine, 1, "<i4") as workspace:
             run = Run(ensemble, engine, seed, 1, 0.0, survey.sample, *workspace)
-            at = run_passes(run, method)
+            at = passes.run_passes(run, method)
             (record,) = at.records
-            self.objective_: float = record["objective"]
-            self.n_passes_: int = 1
-            self.history_: dict[str, list[Any]] = {
+            self.objective_ = record["objective"]
+            self.n_passes_ = 1
+            self.history_ = {
                 "pass": [record["pass"]],
                 "objective": [record["objective"]],
                 "moved": [record["moved"]],
@@ -355,7 +328,7 @@ class ConsensusTree(ConsensusClusterer):
             *(ensemble, read, survey.unlabeled, out, run.engine),
             tables=tables if trusted else None,
             order=by_size(placement.prior),
-            add=add_stats,
+            add=passes.add_stats,
         )
 
     def memory_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
@@ -363,17 +336,17 @@ class ConsensusTree(ConsensusClusterer):
         n, B, K, rows = ensemble.n_objects, ensemble.n_base_clusters, self.n_clusters, ensemble.chunk_rows
         state, tables = 8 * B * (K + 8), 8 * 8 * B * padded(K)  # tables: to temper the evidence
         result = 4 * K + 2 * TRUST_ROW.itemsize  # memberships, and how far to trust the labels, twice
-        n_rows = min(n, rows_for(n_groups_for(K)))
+        n_rows = min(n, grouping.rows_for(grouping.n_groups_for(K)))
         sample = 2 * n_rows * ensemble.row_bytes
-        n_groups = min(max(n_groups_for(K), MOST_GROUPS), n_rows)
-        start = plan_bytes(ensemble, n_rows, n_groups, K)
-        passes = MemoryPlan(
+        n_groups = min(max(grouping.n_groups_for(K), grouping.MOST_GROUPS), n_rows)
+        start = grouping.plan_bytes(ensemble, n_rows, n_groups, K)
+        of_passes = MemoryPlan(
             held=4 * n + (n * (8 + result) if in_memory else 0) + (4 * state + tables + sample),
             per_block=block_label_bytes(ensemble) + rows * (16 + 2 * result) + 2 * state,
             per_result=state + rows * ((result if in_memory else 0) + 8),
         )
         groups = MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample)
-        return max(passes, groups, key=lambda plan: plan.n_bytes(engine, ensemble))
+        return max(of_passes, groups, key=lambda plan: plan.n_bytes(engine, ensemble))
 
     def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         offsets = self._recoding.offsets

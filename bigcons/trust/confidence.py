@@ -27,20 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigcons.contingency import (
-    MAX_TABLE_BYTES,
-    Codes,
-    adjusted_rand_of_pairs,
-    adjusted_rand_of_partitions,
-    codes_for,
-    count_with_partitions,
-    entropies,
-    nmi,
-    of_each,
-    pairs_of,
-    ratio,
-    sampled_rows,
-)
+from bigcons import contingency
 from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
@@ -61,21 +48,10 @@ from bigcons.trust.placement import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from bigcons.trust.n_clusters import Search
+
 
 Use = TypeVar("Use")
-
-
-class GroupedSample(NamedTuple):
-    """A sample of the objects, grouped by halves of the partitions: the support of clusters follows."""
-
-    rows: np.ndarray
-    """(rows,): which objects."""
-    labels: np.ndarray
-    """(rows, M)"""
-    support_of: Callable[[np.ndarray, np.ndarray, int], ClusterSupport]
-    """Support by clusters (rows,), confidence (rows,) and the number of clusters: `Halves.of_clusters`."""
-    n_clusters: int
-    """How many were asked for."""
 
 
 def trust(
@@ -139,7 +115,7 @@ def trust(
     [4, 3]
     """
     ensemble = as_ensemble(x)
-    codes, values = codes_for(ensemble, labels)
+    codes, values = contingency.codes_for(ensemble, labels)
     if memberships is None and getattr(labels, "_states_probabilities", False):
         memberships = labels.memberships_
     if memberships is not None:
@@ -159,7 +135,7 @@ def trust(
 
 def can_weigh(ensemble: Ensemble, n_clusters: int) -> bool:
     """Return whether there are labels, and the table of clusters and base clusters is small enough."""
-    return not ensemble.is_soft and 8 * n_clusters * ensemble.n_base_clusters <= MAX_TABLE_BYTES
+    return not ensemble.is_soft and 8 * n_clusters * ensemble.n_base_clusters <= contingency.MAX_TABLE_BYTES
 
 
 class TrustSums(NamedTuple):
@@ -186,14 +162,14 @@ class TrustSums(NamedTuple):
         offsets, K = ensemble.offsets, self.sizes.size
         of_partition = np.add.reduceat(self.table, offsets[:-1], axis=1)
         known, assigned, shared = self.agreed
-        jaccard = ratio(shared, known + assigned - shared, 0.0)
+        jaccard = contingency.ratio(shared, known + assigned - shared, 0.0)
         pairs = []  # of two clusters: a pair counts once for each partition that joins, or labels, both
         for counts in (self.table.astype(np.float64), of_partition.astype(np.float64)):
             products = np.einsum("kb,lb->kl", counts, counts)  # not BLAS, whose sums depend on its threads
-            np.fill_diagonal(products, pairs_of(counts).sum(axis=1))
+            np.fill_diagonal(products, contingency.pairs_of(counts).sum(axis=1))
             pairs.append(products)
         joined, seen = pairs
-        share, apart = ratio(joined, seen), ~np.eye(K, dtype=bool)
+        share, apart = contingency.ratio(joined, seen), ~np.eye(K, dtype=bool)
         cohesion, across = share.diagonal(), np.where(apart & (seen > 0), share, -1.0)
         nearest, closest = across.argmax(axis=1), across.max(axis=1)
         has_other = closest >= 0
@@ -201,23 +177,23 @@ class TrustSums(NamedTuple):
             "cluster": self.values,
             "size": self.sizes,
             "confidence": self.confidence / self.sizes,
-            "stability": ratio(jaccard.sum(axis=0), (known > 0).sum(axis=0)),
+            "stability": contingency.ratio(jaccard.sum(axis=0), (known > 0).sum(axis=0)),
             "cohesion": cohesion,
-            "tightness": cohesion - ratio(joined[apart].sum(), seen[apart].sum()),
+            "tightness": cohesion - contingency.ratio(joined[apart].sum(), seen[apart].sum()),
             "separation": np.where(has_other, cohesion - closest, np.nan),
             "nearest": np.where(has_other, self.values[nearest], -1),
             "support": self.support.clusters,
             "division": np.where(has_other, self.support.divisions[np.arange(K), nearest], np.nan),
         }
         n_labeled, names = of_partition.sum(axis=0), np.array([*ensemble.names, None], object)
-        rows, columns, joint = of_each(entropies, self.table, offsets)
+        rows, columns, joint = contingency.of_each(contingency.entropies, self.table, offsets)
         by_chance = (K - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
         information = np.maximum(np.maximum(rows + columns - joint, 0.0) - by_chance, 0.0)
-        hits = np.add.reduceat(pairs_of(self.table).sum(axis=0), offsets[:-1])
-        joins = np.add.reduceat(pairs_of(self.table.sum(axis=0)), offsets[:-1])
-        in_cluster, in_all = pairs_of(of_partition).sum(axis=0), pairs_of(n_labeled)
-        adjusted_rand = adjusted_rand_of_pairs(hits, in_cluster, joins, in_all)
-        index, others = adjusted_rand_of_partitions(self.sample, offsets)
+        hits = np.add.reduceat(contingency.pairs_of(self.table).sum(axis=0), offsets[:-1])
+        joins = np.add.reduceat(contingency.pairs_of(self.table.sum(axis=0)), offsets[:-1])
+        in_cluster, in_all = contingency.pairs_of(of_partition).sum(axis=0), contingency.pairs_of(n_labeled)
+        adjusted_rand = contingency.adjusted_rand_of_pairs(hits, in_cluster, joins, in_all)
+        index, others = contingency.adjusted_rand_of_partitions(self.sample, offsets)
         index = np.where(np.isnan(index), -np.inf, index)
         redundancy = index.max(axis=1)
         is_compared = np.isfinite(redundancy)
@@ -225,11 +201,11 @@ class TrustSums(NamedTuple):
             "partition": names[:-1],
             "n_labeled": n_labeled,
             "n_clusters": np.diff(offsets),
-            "nmi": np.where(n_labeled > 0, of_each(nmi, self.table, offsets), np.nan),
+            "nmi": np.where(n_labeled > 0, contingency.of_each(contingency.nmi, self.table, offsets), np.nan),
             "adjusted_rand": np.where(n_labeled > 0, adjusted_rand, np.nan),
-            "hit_rate": ratio(hits, in_cluster),
-            "false_join_rate": ratio(joins - hits, in_all - in_cluster),
-            "weight": ratio(information, information.mean(), 0.0),
+            "hit_rate": contingency.ratio(hits, in_cluster),
+            "false_join_rate": contingency.ratio(joins - hits, in_all - in_cluster),
+            "weight": contingency.ratio(information, information.mean(), 0.0),
             "redundancy": np.where(is_compared, redundancy, np.nan),
             "most_alike": names[np.where(is_compared, others[index.argmax(axis=1)], -1)],
         }
@@ -255,21 +231,26 @@ class Evidence:
     def __init__(
         self,
         ensemble: Ensemble,
-        codes: Codes,
+        codes: contingency.Codes,
         values: np.ndarray,
         engine: Engine,
         memberships: Any = None,
         *,
         support: ClusterSupport | None = None,
-        grouped: GroupedSample | None = None,
+        search: Search | None = None,
+        n_clusters: int = 0,
     ) -> None:
-        """Count the clusters, of these labels (K,), and take their ``support``, or that by a sample."""
+        """Count the clusters, of these labels (K,), and take their ``support``, or that by a sample.
+
+        That is the one of a ``search``, whose halves of the partitions propose at least ``n_clusters``.
+        """
         self._ensemble, self._codes, self._engine = ensemble, codes, engine
         if values.dtype.kind not in "iu" or values.max() > np.iinfo(np.int32).max:
             raise InvalidInputError("labels must be whole numbers below 2^31; pass those of a consensus.")
-        samples = [sampled_rows(ensemble), *([] if grouped is None else [grouped.rows])]
+        samples = [contingency.sampled_rows(ensemble), *([] if search is None else [search.rows])]
         K = values.size
-        table, sizes, parts, *of_samples = count_with_partitions(ensemble, codes, K, engine, *samples)
+        counts = contingency.count_with_partitions(ensemble, codes, K, engine, *samples)
+        table, sizes, parts, *of_samples = counts
         table, sizes, sample = table[1:], sizes[1:], np.concatenate(parts)
         clusters = [np.concatenate(parts) for parts in of_samples]
         rates = log_rates(table, sizes, ensemble.offsets)
@@ -277,10 +258,10 @@ class Evidence:
         placement = Placement.of(table.T, sizes, ensemble.offsets, None)
         tempered = placement.rates * self.temperature, placement.without * self.temperature
         placement = replace(placement, rates=tempered[0], without=tempered[1])
-        if grouped is not None:
-            placed = placement.place(grouped.labels, clusters[1], stays=True)
-            n_proposed = max(K, grouped.n_clusters)
-            support = grouped.support_of(clusters[1], placed.trust["confidence"], n_proposed)
+        if search is not None:
+            placed = placement.place(search.sample.given, clusters[1], stays=True)
+            confidence = placed.trust["confidence"]
+            support = search.halves.of_clusters(clusters[1], confidence, max(K, n_clusters))
             support = ClusterSupport(support.clusters[:K], support.divisions[:K, :K])
         support = support or ClusterSupport.unknown(K)
         self._memberships, self._placement = memberships, replace(placement, support=support.clusters)

@@ -59,19 +59,8 @@ from bigcons.store.clusters import (
     numbers_of_large,
 )
 from bigcons.store.ensemble import Ensemble, as_ensemble
-from bigcons.trust.groups import (
-    AVERAGE,
-    DISTINCTNESS,
-    FIRST_GROUPS,
-    MOST_PRODUCTS,
-    N_ROWS,
-    TREES,
-    Groups,
-    Sample,
-    most_probable,
-    plan_bytes,
-    rows_for,
-)
+from bigcons.trust import groups as grouping
+from bigcons.trust.groups import Groups, Sample
 from bigcons.trust.placement import Placement
 from bigcons.trust.support import Halves
 from bigcons.validation import check_choice, check_int
@@ -230,13 +219,13 @@ def consensus_tree(
     ['split', 'n_clusters', 'height']
     """
     if tree is not None:
-        check_choice("tree", tree, TREES)
+        check_choice("tree", tree, grouping.TREES)
     check_int("n_draws", n_draws)
     seed = resolve_seed(random_state)
     with open_engine(client) as engine:
         data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
         found = search(data, engine, seed, weights=weights, memory=memory, purpose="the tree of clusters")
-        made = tree_of(found, data.n_objects, TREES if tree is None else (tree,))
+        made = tree_of(found, data.n_objects, grouping.TREES if tree is None else (tree,))
         p_values = None
         if features is not None:
             observed, drawn = null_reference(data, features, n_draws, engine, seed)
@@ -252,6 +241,8 @@ class Search(NamedTuple):
     groups: Groups
     halves: Halves
     choice: NClustersChoice
+    rows: np.ndarray
+    """(rows,): the objects of the sample."""
 
 
 def search(
@@ -280,18 +271,18 @@ def search(
 
     def sample_for(n_groups: int) -> Sample:
         nonlocal sample
-        n_rows = min(rows_for(n_groups), ensemble.n_objects)
-        plan = MemoryPlan(
-            held=2 * label_bytes(ensemble, n_rows) + plan_bytes(ensemble, n_rows, n_groups, most or n_groups),
-            per_block=block_label_bytes(ensemble),
-            per_result=label_bytes(ensemble, min(n_rows, ensemble.chunk_rows)),
-        )
+        n_rows = min(grouping.rows_for(n_groups), ensemble.n_objects)
+        held = grouping.plan_bytes(ensemble, n_rows, n_groups, most or n_groups)
+        held += 2 * label_bytes(ensemble, n_rows)
+        per_result = label_bytes(ensemble, min(n_rows, ensemble.chunk_rows))
+        plan = MemoryPlan(held, block_label_bytes(ensemble), per_result)
         plan.check(purpose, engine, ensemble, memory)
         if sample is None or len(sample.labels) < n_rows:
             sample = Sample(sample_rows(ensemble, engine, seed, n_rows), ensemble.offsets, counts)
         return sample
 
     found = search_sample(sample_for, ensemble.n_objects, least, most)
+    found = found._replace(rows=rows_of_sample(ensemble, seed, len(found.sample.given)))
     logger.info("%r", found.choice)
     return found
 
@@ -304,7 +295,7 @@ def search_sample(
     If no ``most`` is given, a single cluster gives way to the best other number, if halves of the partitions
     agree on it more than half-way: even a continuum can be divided usefully.
     """
-    n_groups, is_full = max(FIRST_GROUPS, 2 * (most or 0)), False
+    n_groups, is_full = max(grouping.FIRST_GROUPS, 2 * (most or 0)), False
     while True:
         sample = sample_for(n_groups)
         with progress(f"merge {n_groups:,} groups to choose n_clusters", 0):
@@ -314,13 +305,14 @@ def search_sample(
         # of all groups, is left out if a partition divides one. A single cluster has no lifetime here.
         n_seen = np.count_nonzero(np.add.reduceat(groups.table, groups.offsets[:-1], axis=1))
         n_levels = max(n_found - int(n_seen < np.count_nonzero(groups.table)), 1)
-        tree, heights = groups.trees[DISTINCTNESS], groups.trees[DISTINCTNESS].heights[::-1]
+        tree = groups.trees[grouping.DISTINCTNESS]
+        heights = tree.heights[::-1]
         n_large = numbers_of_large(tree.sides, groups.sizes, least_objects(groups.sizes))[:n_levels]
         of_level, lives = np.maximum(n_large, 1), -np.diff(heights[:n_levels], prepend=0.0)
         lives = np.where(np.maximum.accumulate(n_large) > 1, np.maximum(lives, 0.0), 0.0)
         by_number = np.bincount(of_level, lives)[2:]
         longest = int(np.argmax(of_level == 2 + np.argmax(by_number))) + 1 if by_number.size else 1
-        cheap = int((MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
+        cheap = int((grouping.MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
         is_full |= n_groups >= cheap or 2 * n_groups > n_objects // LEAST_OBJECTS or 2 * n_found <= n_groups
         most_distinct = groups.distinct[np.isfinite(groups.distinct)].max(initial=0.0)
         is_many = 2 * (longest + 1) >= n_found or heights[max(n_found - 2, 0)] > most_distinct / 2
@@ -332,10 +324,10 @@ def search_sample(
     is_told = of_level <= told
     half_way = HALF_WAY if most is None else np.inf
     choice = choice_of_tree(halves, of_level[is_told], lives[is_told], least, most or told, half_way)
-    return Search(sample, groups, halves, choice)
+    return Search(sample, groups, halves, choice, np.arange(len(sample.given)))
 
 
-def tree_of(found: Search, n_objects: int, trees: Sequence[str] = TREES) -> ClusterTree:
+def tree_of(found: Search, n_objects: int, trees: Sequence[str] = grouping.TREES) -> ClusterTree:
     """Return the tree of a search, of ``trees`` the one that the criterion takes at its number."""
     groups, choice = found.groups, found.choice
     name = groups.cut(max(choice.n_clusters, 2), least_objects(groups.sizes), trees).tree
@@ -354,8 +346,9 @@ def choice_of_tree(
     cluster is chosen if none has more evidence, unless halves agree ``half_way`` on the best other number.
     """
     groups, numbers = halves.groups, np.arange(least, most + 1)
-    heights, shared = groups.trees[DISTINCTNESS].heights[::-1], groups.mutual_information(AVERAGE)
-    by_level, by_average = halves.agreement((DISTINCTNESS, AVERAGE), max(most, lives.size))
+    average, distinctness = grouping.TREES
+    heights, shared = groups.trees[distinctness].heights[::-1], groups.mutual_information(average)
+    by_level, by_average = halves.agreement((distinctness, average), max(most, lives.size))
     quality = np.nan_to_num(by_average, nan=1.0)[:most] * shared[np.minimum(np.arange(most), shared.size - 1)]
     known = np.where(of_level == 1, 1.0, by_level[: lives.size])
     lifetime = np.bincount(of_level, lives, minlength=most + 1)
@@ -405,7 +398,7 @@ def place_all(
     sample = found.sample.given
     of_sample = np.append(clusters, -1)[found.groups.groups]
     counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
-    of_sample = most_probable(sample, offsets, counts, of_sample, left_out=True).astype(np.int32)
+    of_sample = grouping.most_probable(sample, offsets, counts, of_sample, left_out=True).astype(np.int32)
     T, sizes = counts_of(sample, offsets, of_sample, K, weights)
     is_whole, blocks = len(sample) == n, ensemble.blocks()
     labels = of_sample if is_whole else np.full(n, -1, np.int32)
@@ -461,7 +454,7 @@ def null_reference(
             "those that it was made of.",
             parameter="features",
         )
-    chosen = draw_rows(data.n_objects, N_ROWS, seed, "null.sample")
+    chosen = draw_rows(data.n_objects, grouping.N_ROWS, seed, "null.sample")
     for block, rows in data.iterate(gaps=True, sparse=True):
         rows = fitted.encoding.scaling.apply(rows[block.rows_of(chosen)])
         parts.append(rows if isinstance(rows, np.ndarray) else rows.toarray())

@@ -36,15 +36,8 @@ from bigcons.progress import progress
 from bigcons.run.engine import one_thread
 from bigcons.seeding import generator
 from bigcons.store.clusters import least_objects, node_sums, numbers_of_large
-from bigcons.trust.groups import (
-    DISTINCTNESS,
-    Groups,
-    Sample,
-    Tree,
-    merge_groups,
-    most_probable,
-    of_partitions,
-)
+from bigcons.trust import groups as grouping
+from bigcons.trust.groups import Groups, Sample, Tree
 from bigcons.trust.placement import ClusterSupport, Placement
 from bigcons.weights import Weights
 
@@ -93,8 +86,8 @@ class Halves(NamedTuple):
             for is_own in own:
                 order = draw.permutation(len(groups.table))
                 known = groups.table[order], groups.reliable
-                starts, table, reliable = of_partitions(is_own, groups.offsets, *known)
-                trees, distinct = merge_groups(table, starts, groups.counts[is_own], reliable)
+                starts, table, reliable = grouping.of_partitions(is_own, groups.offsets, *known)
+                trees, distinct = grouping.merge_groups(table, starts, groups.counts[is_own], reliable)
                 node = np.append(order, np.arange(order.size, 2 * order.size - 1))
                 trees = {name: tree._replace(sides=node[tree.sides]) for name, tree in trees.items()}
                 place = np.argsort(order)
@@ -113,11 +106,11 @@ class Halves(NamedTuple):
         with progress("support by the halves", len(self.own), "halves") as listener:
             for is_own in self.own:
                 order = draw.permutation(len(groups))
-                starts, own, of_own = of_partitions(is_own, offsets, self.labels[order], reliable)
+                starts, own, of_own = grouping.of_partitions(is_own, offsets, self.labels[order], reliable)
                 if observed(own, starts).any():
                     sample = Sample(own, starts, counts[is_own], of_own)
                     known = sample.tables(sizes.size, at_any_scale=True)
-                    other = merge_groups(*known[2:], names=[name])[0][name]
+                    other = grouping.merge_groups(*known[2:], names=[name])[0][name]
                     shared = common_objects(groups[order], known[0])
                     found.append(reproduced(trees[name], other, shared))
                 listener.advance(1)
@@ -140,8 +133,8 @@ class Halves(NamedTuple):
         groups, G, labels = self.groups.groups[labeled], self.groups.sizes.size, self.labels[labeled]
         with progress("agreement of the halves", len(self.own), "halves") as listener:
             for is_own in self.own:
-                starts, own = of_partitions(is_own, self.groups.offsets, labels)
-                placed.append(most_probable(own, starts, counts[is_own], groups, left_out=True))
+                starts, own = grouping.of_partitions(is_own, self.groups.offsets, labels)
+                placed.append(grouping.most_probable(own, starts, counts[is_own], groups, left_out=True))
                 listener.advance(1)
         # pairs of objects in one cluster of both, and of each
         found = np.empty((3, len(self.pairs), len(names), most))
@@ -175,7 +168,7 @@ class Halves(NamedTuple):
         The largest of many is so partly by chance: it counts as far as the most distinct two of a half are
         distinct in the other half.
         """
-        groups, tree = self.groups, self.groups.trees[DISTINCTNESS]
+        groups, tree = self.groups, self.groups.trees[grouping.DISTINCTNESS]
         is_several = numbers_of_large(tree.sides, groups.sizes, least_objects(groups.sizes)) > 1
         n_of_one = int(np.argmax(np.append(is_several, True)))  # levels until its outliers have fallen out
         of_groups = tree.cut(n_of_one)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from bigcons import Ensemble
-from bigcons.coassociation import sample, sample_pairs, sampling
-from bigcons.coassociation.sampling import count_all_pairs, pairs_of_numbers
+from bigcons.coassociation import sample, sample_pairs
+from bigcons.coassociation.counts import _tile_size, block_graph, count_all_pairs, draw_tile, pairs_of_numbers
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import Block
 from bigcons.run.engine import SerialEngine, ThreadsEngine
@@ -121,7 +121,7 @@ def labels(n_objects=N_OBJECTS, seed=0):
 
 @given(n_blocks=st.integers(1, 40), degree=st.integers(2, 10), seed=st.integers(0, 99))
 def test_block_graph__regular_simple_and_connected(n_blocks, degree, seed):
-    others = sampling.block_graph(n_blocks, degree, np.random.default_rng(seed))
+    others = block_graph(n_blocks, degree, np.random.default_rng(seed))
     expected = min(degree + degree * n_blocks % 2, n_blocks - 1) if degree < n_blocks - 1 else n_blocks - 1
     assert [len(known) for known in others] == [expected] * n_blocks
     assert all(a not in known and all(a in others[b] for b in known) for a, known in enumerate(others))
@@ -134,10 +134,10 @@ def test_block_graph__regular_simple_and_connected(n_blocks, degree, seed):
 @pytest.mark.parametrize(("a", "b"), [(0, 0), (0, 1), (1, 1)])
 def test_draw_tile__distinct_ascending_and_uniform(a, b):
     blocks = [Block(0, 0, 9), Block(1, 9, 16)]
-    size = sampling._tile_size(blocks[a], blocks[b])
+    size = _tile_size(blocks[a], blocks[b])
     counts = np.zeros((16, 16))
     for seed in range(500):
-        i, j = sampling.draw_tile(blocks[a], blocks[b], size // 3, seed)
+        i, j = draw_tile(blocks[a], blocks[b], size // 3, seed)
         pairs = list(zip(i.tolist(), j.tolist(), strict=True))
         assert pairs == sorted(set(pairs))
         assert len(pairs) == size // 3

@@ -267,7 +267,7 @@ class InterruptAt:
 N_BLOCKS = 5
 # what is interrupted in which call, and the passes that are then kept
 MOMENTS = {
-    "starts": ("bigcons.methods.pcc.estimator.solve_sample", 1, None),
+    "starts": ("bigcons.methods.all_pairs.solve_sample", 1, None),
     "first commit": ("bigcons.disk.checkpoint.Snapshots.save", 1, None),
     "pass 2": ("bigcons.disk.checkpoint.FileBlocks.write", 2 * N_BLOCKS + 3, 1),
     "results": ("bigcons.disk.arrays.StoredArray.write", 3, "all"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bigcons import Ensemble
 from bigcons.coassociation.factorized import add_sums, agreement_sums, in_order
 from bigcons.kernels.simplex import minimize_on_simplex
-from bigcons.methods.pcc.all_pairs import add_changes, objective_change, update_block
+from bigcons.methods.all_pairs import add_changes, objective_change, update_block
 from bigcons.metrics import pcc_objective
 from bigcons.weights import Weights
 from tests.naive import pcc as naive

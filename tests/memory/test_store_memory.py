@@ -140,8 +140,8 @@ from bigcons.coassociation import sample
 from bigcons.divergences import resolve_divergence
 from bigcons.run.engine import SerialEngine
 from bigcons.memory import parse_size
-from bigcons.methods.pcc import pairs as pcc
-from bigcons.methods.pcc.all_pairs import dirichlet
+from bigcons.methods import pcc
+from bigcons.methods.all_pairs import dirichlet
 from bigcons.run.passes import Run, run_passes
 from bigcons.disk.checkpoint import FileBlocks
 

@@ -19,6 +19,7 @@ from bigcons.methods.evidence import (
     EACAverage,
     EACGroups,
     EACSingle,
+    Furthest,
     agglomerate,
     cut,
     largest_lifetime,
@@ -26,7 +27,6 @@ from bigcons.methods.evidence import (
     single_link,
     unique_rows,
 )
-from bigcons.methods.furthest import Furthest
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine
 from tests.naive import linkage as naive
@@ -194,30 +194,14 @@ def test_eac__normalize_decides_what_a_missing_label_means():
     assert never_seen_together.linkage_[:, 2].tolist() == [1]
 
 
-@pytest.mark.parametrize("method", LINKAGES)
-def test_ties__at_random_let_any_of_equal_pairs_merge_first(method):
-    labels = np.array([[0, 0], [1, 1], [2, 2]])
-    found = {
-        tuple(EAC(2, linkage=method, ties="random", random_state=seed).fit(labels).labels_.tolist())
-        for seed in range(40)
-    }
-    assert found == {(0, 0, 1), (0, 1, 0), (1, 0, 0)}
-    assert EAC(2, linkage=method).fit(labels).labels_.tolist() == [0, 0, 1]
-
-
 @pytest.mark.parametrize("normalize", ["observed", "all"])
-@given(labels=label_matrices(min_objects=2, max_objects=12), seed=st.integers(0, 99), k=st.integers(1, 3))
-def test_ties__at_random_leave_single_link_its_heights_and_numbers(normalize, labels, seed, k):
-    k = min(k, len(labels))
-    expected = EACSingle(k, normalize=normalize).fit(labels)
-    model = EACSingle(k, normalize=normalize, ties="random", random_state=seed).fit(labels)
-    np.testing.assert_allclose(model.linkage_[:, 2], expected.linkage_[:, 2], atol=1e-12)
-    assert model.objective_ == pytest.approx(expected.objective_)
-    assert model.row_of_object_.tolist() == expected.row_of_object_.tolist()
+@given(labels=label_matrices(min_objects=2, max_objects=12), k=st.integers(1, 3))
+def test_labels__are_those_of_the_merges_numbered_by_size(normalize, labels, k):
+    model = EACSingle(min(k, len(labels)), normalize=normalize).fit(labels)
     known = model.labels_[model.labels_ >= 0]
     _, first, code = np.unique(known, return_index=True, return_inverse=True)
     np.testing.assert_array_equal(known, numbered_by_size(np.argsort(np.argsort(first))[code]))
-    assert len(first) == model.n_clusters_ == expected.n_clusters_
+    assert len(first) == model.n_clusters_
     tree = naive.left_after_merges(model.linkage_, len(first))
     assert adjusted_rand(np.array(tree)[model.row_of_object_[model.labels_ >= 0]], known) == 1
 

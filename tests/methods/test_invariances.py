@@ -27,7 +27,6 @@ SOLVES = {
     "hbgf local": ("hbgf", {"weights": "local"}),
     "hgpa laplacian": ("hgpa", {"objective": "laplacian"}),
     "kmeans onehot": ("kmeans", {"encode": "onehot"}),
-    "mcla average": ("mcla", {"partitioner": "average"}),
 }
 
 # What a solve depends on all the same, and why.

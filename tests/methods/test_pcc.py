@@ -22,7 +22,7 @@ from bigcons.errors import (
     OversegmentationWarning,
 )
 from bigcons.memory import Block
-from bigcons.methods.pcc.all_pairs import dirichlet, entropy_weights, perturbed_uniform
+from bigcons.methods.all_pairs import dirichlet, entropy_weights, perturbed_uniform
 from bigcons.metrics import (
     adjusted_rand,
     jensen_shannon,

@@ -25,9 +25,8 @@ from bigcons.kernels.pair_descent import (
     values_along,
 )
 from bigcons.memory import row_blocks
-from bigcons.methods.pcc.all_pairs import dirichlet, perturbed_uniform
-from bigcons.methods.pcc.estimator import choose_problem
-from bigcons.methods.pcc.pairs import cut_blocks, graph_of, stretch_steps, take_stretch
+from bigcons.methods.all_pairs import dirichlet, perturbed_uniform
+from bigcons.methods.pcc import choose_problem, cut_blocks, graph_of, stretch_steps, take_stretch
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from tests.naive import pcc as naive

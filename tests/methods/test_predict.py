@@ -31,7 +31,6 @@ TABLES = {
     **{name: (name, {}) for name in ("mcla", "ccc", "ccu", "ccsvd", "cspa", "hbgf")},
     "hgpa": ("hgpa", {"objective": "laplacian"}),
     "cspa all": ("cspa", {"normalize": "all"}),
-    "mcla average": ("mcla", {"partitioner": "average"}),
 }
 OF_PASSES = {
     **{name: (name, {}) for name in ("ivc", "ipvc", "qmi", "kcc", "kmeans", "pcc")},

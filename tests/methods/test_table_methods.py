@@ -13,8 +13,8 @@ from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.kernels.cluster_tables import respond, responsibilities, rows_together
-from bigcons.methods import IPC, IPVC, IVC, KCC, METHODS, QMI, LabelKMeans, MixtureModel, embedding
-from bigcons.methods.mixture import MixtureProblem
+from bigcons.methods import IPC, IPVC, IVC, KCC, METHODS, QMI, LabelKMeans, MixtureModel, incidence
+from bigcons.methods.bce import MixtureProblem
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import ThreadsEngine
 from bigcons.run.survey import take_survey
@@ -287,7 +287,7 @@ def test_which_shapes_start_by_the_embedding(fine):
 
     def starts(ensemble, n_clusters):
         survey = take_survey(ensemble, ThreadsEngine(1), 0, 4096, None)
-        return embedding.starts_spectrally(ensemble, survey, n_clusters)
+        return incidence.starts_spectrally(ensemble, survey, n_clusters)
 
     assert starts(ensemble, 4)
     assert not starts(ensemble, 150)  # partitions are no finer than the consensus: they are good starts

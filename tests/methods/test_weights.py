@@ -18,8 +18,7 @@ from scipy.spatial.distance import squareform
 
 from bigcons import METHODS, Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
-from bigcons.methods.embedding import bipartite_embedding, cut_embedding
-from bigcons.methods.incidence import reliability, weights_of
+from bigcons.methods.incidence import bipartite_embedding, cut_embedding, weights_of
 from bigcons.metrics import adjusted_rand, anmi, average_criterion
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from bigcons.trust.groups import reliability_of_overlaps, reliability_of_table
@@ -139,6 +138,11 @@ def test_page_of_methods__names_those_with_weights():
 # The reliability of base clusters
 
 
+def local_weights(ensemble, engine):
+    """Return the reliability of base clusters, as ``weights="local"`` counts it."""
+    return weights_of(METHODS["eac"](weights="local"), ensemble, engine).base_clusters
+
+
 def parts(labels):
     ensemble = Ensemble.from_labels(labels)
     codes = ensemble.read(0, ensemble.n_objects)
@@ -249,7 +253,9 @@ def transfer_cut(labels, n_vectors):
 
 def test_lwgp__embeds_objects_by_the_transfer_cut_of_the_weighted_graph():
     ensemble, labels = dense_codes(uneven()[1])
-    embedding = bipartite_embedding(ensemble, SERIAL, K, weights_of("HBGF", "local", ensemble, SERIAL, None))
+    embedding = bipartite_embedding(
+        ensemble, SERIAL, K, weights_of(METHODS["hbgf"](weights="local"), ensemble, SERIAL)
+    )
     values, vectors = transfer_cut(labels, K)
     np.testing.assert_allclose(embedding.singular_values**2, values)
     vectors /= np.linalg.norm(vectors, axis=1)[:, None]
@@ -265,7 +271,7 @@ def test_cspa__has_the_spectrum_of_the_locally_weighted_coassociation(observed, 
     if observed:
         seen = (labels >= 0).sum(axis=1)
         similar = similar / np.outer(seen, seen)
-    weights = weights_of("CSPA", "local", ensemble, SERIAL, None)
+    weights = weights_of(METHODS["cspa"](weights="local"), ensemble, SERIAL)
     embedding = cut_embedding(ensemble, SERIAL, K, weights, observed=observed)
     values = np.linalg.eigvalsh(hypergraph.normalized(similar))[::-1]
     np.testing.assert_allclose(embedding.singular_values**2, values[:K])
@@ -294,9 +300,9 @@ def test_fit__of_very_many_base_clusters_has_the_same_bits_on_threads(tmp_path):
     labels[rng.random(labels.shape) < 0.1] = -1
     stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=500)
     assert stored.n_base_clusters > 5_000  # sparse overlaps, and eigenvectors by passes
-    found = reliability(stored, SERIAL)
+    found = local_weights(stored, SERIAL)
     np.testing.assert_allclose(found, naive.reliability(stored.read(0, 2600)), rtol=1e-12)
-    np.testing.assert_array_equal(reliability(stored, ThreadsEngine(3)), found)
+    np.testing.assert_array_equal(local_weights(stored, ThreadsEngine(3)), found)
     one, three = (
         METHODS["hbgf"](20, weights="local", random_state=0, client=client).fit(stored)
         for client in ("serial", ThreadsEngine(3))
@@ -308,6 +314,6 @@ def test_fit__of_very_many_base_clusters_has_the_same_bits_on_threads(tmp_path):
 
 def test_memory__of_the_overlaps_is_refused_with_the_number():
     ensemble = Ensemble.from_labels(uneven()[1])
-    with pytest.raises(MemoryBudgetError, match="EAC with weights='local' needs") as refused:
-        weights_of("EAC", "local", ensemble, SERIAL, "1MB")
+    with pytest.raises(MemoryBudgetError, match="EAC needs") as refused:
+        weights_of(METHODS["eac"](weights="local", memory="1MB"), ensemble, SERIAL)
     assert refused.value.needed > refused.value.budget

@@ -15,8 +15,7 @@ from scipy.stats import t as student
 
 from bigcons.errors import InvalidInputError
 from bigcons.io.features import open_features
-from bigcons.methods.did import DID
-from bigcons.methods.evidence import EAC, EACAverage
+from bigcons.methods.evidence import DID, EAC, EACAverage
 from bigcons.metrics import compactness, error_roc, error_roc_auc, learning_curve, paired_t_test
 from tests.naive import metrics as naive
 

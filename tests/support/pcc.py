@@ -8,8 +8,8 @@ from bigcons import Ensemble
 from bigcons.coassociation.factorized import agreement_sums
 from bigcons.divergences import resolve_divergence
 from bigcons.memory import row_blocks
-from bigcons.methods.pcc.all_pairs import AllPairs, Solved
-from bigcons.methods.pcc.pairs import BlockedPairs, Neighborhoods, check_tasks, cut_blocks, read_across
+from bigcons.methods.all_pairs import AllPairs, Solved
+from bigcons.methods.pcc import BlockedPairs, Neighborhoods, check_tasks, cut_blocks, read_across
 from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import Run, as_history, run_passes
 from bigcons.run.survey import take_survey

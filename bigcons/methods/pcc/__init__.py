@@ -1,1 +1,0 @@
-"""Probabilistic consensus clustering (Lourenço et al. 2015)."""
