@@ -8,37 +8,26 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import join, quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+import bigcons as bc
+from bigcons.cli import options as cli
 from bigcons.cli.options import (
     CHOSEN,
     PATH,
     READING,
     TABLE,
-    Literal,
     argument,
     command,
-    known_method,
-    name_list,
+    emit,
     option,
-    option_name,
     output_option,
-    parameters_of,
-    parse_further,
-    taken,
+    table,
 )
-from bigcons.cli.output import STANDARD, destination, emit, facts, table, telling_finished
-from bigcons.errors import (
-    InvalidInputError,
-    MemoryBudgetError,
-    StoreExistsError,
-    shown,
-)
-
-if TYPE_CHECKING:
-    from bigcons.methods import ConsensusClusterer
+from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, shown
+from bigcons.memory import PROCESS_BYTES, parse_size
 
 
 @command(
@@ -56,28 +45,27 @@ def demo(size: int, out: str, random_state: int) -> None:
     """
     import numpy as np
 
-    from bigcons import PCC, ConsensusTree, datasets, generate, metrics
     from bigcons.disk.places import disk_errors
 
     folder = Path(out)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "truth.npy").exists():
         raise StoreExistsError(f"{folder} holds other files; choose another folder.", path=folder)
     folder.mkdir(parents=True, exist_ok=True)
-    features, truth = datasets.planted_features(size, random_state=random_state)
+    features, truth = bc.datasets.planted_features(size, random_state=random_state)
     with disk_errors(folder):
         np.save(folder / "truth.npy", truth)
     ensemble, solved, began = folder / "ensemble.zarr", folder / "consensus.zarr", time.perf_counter()
-    generate.kmeans(features, n_clusters=(2, 10), sample=0.5, out=ensemble, random_state=random_state)
+    bc.generate.kmeans(features, n_clusters=(2, 10), sample=0.5, out=ensemble, random_state=random_state)
     steps: list[dict[str, Any]] = []
     generated = {"step": "100 partitions", "seconds": time.perf_counter() - began}
-    for method, output in ((PCC, None), (ConsensusTree, solved)):
+    for method, output in ((bc.PCC, None), (bc.ConsensusTree, solved)):
         began = time.perf_counter()
         model = method(3, random_state=random_state).fit(ensemble, out=output, overwrite=True)
         steps.append({
             "step": method.__name__,
             "seconds": time.perf_counter() - began,
-            "accuracy": metrics.matching_accuracy(truth, model),
-            "adjusted_rand": metrics.adjusted_rand(truth, model),
+            "accuracy": bc.metrics.matching_accuracy(truth, model),
+            "adjusted_rand": bc.metrics.adjusted_rand(truth, model),
             "n_clusters": model.n_clusters_,
         })  # fmt: skip
     emit(
@@ -106,10 +94,9 @@ def sample_data(file: str, size: int, random_state: int, overwrite: bool) -> Non
     import numpy as np
     import pyarrow as pa
 
-    from bigcons.datasets import planted_features
     from bigcons.store.store import export_to
 
-    features = np.round(planted_features(size, 10, random_state=random_state)[0], 4)
+    features = np.round(bc.datasets.planted_features(size, 10, random_state=random_state)[0], 4)
     ids = pa.array([f"object-{i:0{len(str(size))}}" for i in range(size)])
     types = {"id": ids.type, **{f"feature_{j}": features.dtype for j in range(10)}}
     with export_to(file, size, types, overwrite=overwrite) as write:
@@ -159,18 +146,17 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     N; of kmeans and zipf --sample SHARE; of zipf --alpha-range MIN:MAX and --largest-weight; of feature-views
     --n-features; of object-views --repetition.
     """
-    from bigcons import generate as generators
     from bigcons.generate.kmeans import GeneratorOptions, make_partitions
 
-    function, reading = getattr(generators, SCHEMES[scheme]), taken(options, (*CHOSEN, *READING, "log"))
+    function, reading = getattr(bc.generate, SCHEMES[scheme]), cli.taken(options, (*CHOSEN, *READING, "log"))
     common = (*reading, "out", "overwrite", "resume", *options)
-    parameters, of_all = (parameters_of(f, without=common) for f in (function, make_partitions))
+    parameters, of_all = (cli.parameters_of(f, without=common) for f in (function, make_partitions))
     parameters |= {name: of_all[name] for name in GeneratorOptions.__annotations__ if name in of_all}
     features = click.Argument(["features"], nargs=-1, required=True, type=TABLE)
-    paths, given = parse_further(f"Scheme {scheme!r}", words, features, parameters)
+    paths, given = cli.parse_further(f"Scheme {scheme!r}", words, features, parameters)
     if needed := {name for name, p in parameters.items() if p.default is p.empty} - given.keys():
-        raise click.UsageError(f"Scheme {scheme!r} needs {', '.join(map(option_name, sorted(needed)))}.")
-    with telling_finished(out, "call", overwrite):
+        raise click.UsageError(f"Scheme {scheme!r} needs {', '.join(map(cli.option_name, sorted(needed)))}.")
+    with cli.telling_finished(out, "call", overwrite):
         data = _open_features(paths, reading)
         ensemble = function(data, **given, **options, out=out, overwrite=overwrite)
     _tell_constant(ensemble)
@@ -179,10 +165,8 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
 
 def _selected(paths: Sequence[str], reading: dict[str, Any], *names: str) -> Any:
     """Return one path or several with how they are read and, of the options named, what is chosen."""
-    from bigcons.io.columns import select
-
     chosen = {name: reading[name] for name in (*READING, *names) if name in reading}
-    return select(paths[0] if len(paths) == 1 else list(paths), **chosen)
+    return bc.select(paths[0] if len(paths) == 1 else list(paths), **chosen)
 
 
 def _open_features(paths: Sequence[str], reading: dict[str, Any]) -> Any:
@@ -234,18 +218,13 @@ def run(
     if n_clusters is None:
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
 
-    from bigcons import generate as generators
     from bigcons.disk.commit import is_store
     from bigcons.generate.kmeans import drawn_clusters
-    from bigcons.memory import PROCESS_BYTES, parse_size
-    from bigcons.methods import METHODS
-    from bigcons.metrics.profiles import cluster_profiles
     from bigcons.run.memory_plan import PlannedEnsemble
-    from bigcons.store.consensus import Consensus
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
-    reading = taken(options, (*CHOSEN, *READING, "log"))
-    model = METHODS[method](_n_clusters_of(method, n_clusters), **options)
+    reading = cli.taken(options, (*CHOSEN, *READING, "log"))
+    model = bc.METHODS[method](_n_clusters_of(method, n_clusters), **options)
     data = _open_features(features, reading)
     is_made = not overwrite and is_store(ensemble_path)
     if overwrite or not is_store(consensus_path):
@@ -253,10 +232,10 @@ def run(
         model.check_plan(PlannedEnsemble(ensemble_path, data.n_objects, drawn), consensus_path)
     began = time.perf_counter()
     making: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
-    ensemble = generators.mixed(data, n_partitions=n_partitions, **making)
+    ensemble = bc.generate.mixed(data, n_partitions=n_partitions, **making)
     generated = time.perf_counter()
     _tell_constant(ensemble)
-    with telling_finished(consensus_path, "run", overwrite) as is_there:
+    with cli.telling_finished(consensus_path, "run", overwrite) as is_there:
         model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
     solve_seconds = None if is_there else time.perf_counter() - generated
     followed = None
@@ -264,8 +243,8 @@ def run(
         # what the process may hold of data; where no block of them fits, it remains unknown
         left = max(parse_size(options["memory"]) - PROCESS_BYTES, 1000)
         with suppress(MemoryBudgetError):
-            chosen, solved = _selected(features, reading, *CHOSEN), Consensus.open(consensus_path)
-            profiles = cluster_profiles(chosen, solved, memory=left)
+            chosen, solved = _selected(features, reading, *CHOSEN), bc.Consensus.open(consensus_path)
+            profiles = bc.metrics.cluster_profiles(chosen, solved, memory=left)
             followed = profiles.followed
             if followed:
                 click.echo(profiles.followed_in_words(), err=True)
@@ -290,7 +269,7 @@ def run(
     }
     emit(
         {"kind": "run", **result, "followed": followed},
-        facts(result),
+        cli.facts(result),
         *_ending(consensus_path, ensemble_path, out.rstrip("/")),
     )
 
@@ -303,7 +282,7 @@ def run(
     output_option("Store for the ensemble or the pairs (.zarr or .parquet)."),
     *(*CHOSEN, "sep", "header", "missing"),
     option("--runs", is_flag=True, help="Each of the TABLES is a partition, with a column of labels."),
-    option("--long", type=name_list, metavar="OBJECT,PARTITION,LABEL", help="A row of the table is one "
+    option("--long", type=cli.name_list, metavar="OBJECT,PARTITION,LABEL", help="A row of the table is one "
            "label; names of the columns with its object, partition and label."),
     option("--memberships", is_flag=True,
            help="TABLES are memberships, one for each partition, with a column for each cluster."),
@@ -342,22 +321,21 @@ def import_(
     both. It is sorted in memory, at 60 bytes a pair.
     """
     from bigcons.disk.places import place_of
-    from bigcons.io.columns import select
     from bigcons.io.files import matching
-    from bigcons.store.ensemble import Ensemble, import_labels
+    from bigcons.store.ensemble import import_labels
     from bigcons.store.pairs import import_pairs
 
     forms: dict[str, tuple[Any, Any]] = {
-        "--runs": (runs, Ensemble.from_runs),
-        "--long": (long, Ensemble.from_long),
-        "--memberships": (memberships, Ensemble.from_memberships),
+        "--runs": (runs, bc.Ensemble.from_runs),
+        "--long": (long, bc.Ensemble.from_long),
+        "--memberships": (memberships, bc.Ensemble.from_memberships),
         "--pairs": (pairs, import_pairs),
         "an import": (True, import_labels),
     }
     form, *others = [name for name, (is_given, _) in forms.items() if is_given]
     store = forms[form][1]
     settings = {name: value for name, value in options.items() if value is not None}
-    foreign = [option_name(name) for name in settings if name not in inspect.signature(store).parameters]
+    foreign = [cli.option_name(name) for name in settings if name not in inspect.signature(store).parameters]
     if pairs:
         foreign += [f"--{name}" for name, value in (("sep", sep), ("header", header)) if value is not None]
     if refused := [*foreign, *others[:-1]]:
@@ -375,8 +353,8 @@ def import_(
                 f"--long has {len(long)} columns; name three: of the object, the partition, the label."
             )
         settings |= dict(zip(("object", "partition", "label"), long, strict=True))
-    parts: Any = list(tables) if pairs else [select(part, sep=sep, header=header) for part in tables]
-    with telling_finished(options["out"], "import", options["overwrite"]):
+    parts: Any = list(tables) if pairs else [bc.select(part, sep=sep, header=header) for part in tables]
+    with cli.telling_finished(options["out"], "import", options["overwrite"]):
         stored = store(parts if runs or memberships else parts[0], **settings)
     emit(stored.info())
 
@@ -396,16 +374,14 @@ def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | 
     clusterings, TABLES are memberships, one for each partition; else there is one table, or a pattern in
     quotes. An append that is killed leaves the ensemble as it was.
     """
-    from bigcons.io.columns import select
-    from bigcons.store.ensemble import Ensemble
 
     if what is None:
         raise click.UsageError("Say what to append: --objects, whose rows are new, or --partitions.")
-    opened = Ensemble.open(ensemble, "a")
+    opened = bc.Ensemble.open(ensemble, "a")
     if not opened.is_soft and len(tables) > 1:
         raise click.UsageError(f"Got {len(tables)} tables of labels; pass one, or a pattern in quotes.")
     add = opened.append_objects if what == "objects" else opened.append_partitions
-    parts = [select(part, sep=sep) for part in tables]
+    parts = [bc.select(part, sep=sep) for part in tables]
     source: Any = parts if opened.is_soft else parts[0]
     add(source, **options)
     emit(opened.info())
@@ -420,7 +396,7 @@ def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | 
     option("--per-object", type=float, help="Mean number of pairs per object.  [default: 30]"),
     option("--share", type=float, help="Instead: fraction of all pairs."),
     option("--n-pairs", type=int, help="Instead: number of pairs."),
-    option("--tiles", type=Literal("auto"), default="auto", metavar="N|auto|none",
+    option("--tiles", type=cli.Literal("auto"), default="auto", metavar="N|auto|none",
            help="Draw block by block, each block of objects with itself and N others; none: from all pairs; "
            "auto: block by block if the pairs exceed the memory budget."),
     *("random_state", "memory", "client", "overwrite"),
@@ -432,14 +408,12 @@ def sample(ensemble: str, out: str, overwrite: bool, **options: Any) -> None:
     same cluster, for use with `bigcons solve --pairs`. Pairs that are drawn block by block, as with --tiles,
     go directly to disk.
     """
-    from bigcons import coassociation
-
-    sizes = taken(options, ("per_object", "share", "n_pairs"))
+    sizes = cli.taken(options, ("per_object", "share", "n_pairs"))
     asked = {name: value for name, value in sizes.items() if value is not None} or {"per_object": 30.0}
     if len(asked) > 1:
         raise click.UsageError("Give only one of --per-object, --share and --n-pairs.")
-    with telling_finished(out, "call", overwrite):
-        pairs = coassociation.sample(ensemble, **asked, **options, out=out, overwrite=overwrite)
+    with cli.telling_finished(out, "call", overwrite):
+        pairs = bc.coassociation.sample(ensemble, **asked, **options, out=out, overwrite=overwrite)
     emit({"kind": "pairs", "path": out, "n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, **asked})
 
 
@@ -477,38 +451,34 @@ def solve(
         refuse_missing(words[0])  # methods take seconds to import
 
     from bigcons.disk.commit import is_store
-    from bigcons.io.columns import select
-    from bigcons.methods import METHODS
 
-    what, parameters = f"Method {method!r}", parameters_of(METHODS[method], without=COMMON)
-    chosen, reading = taken(options, CHOSEN), taken(options, ("sep", "header", "missing"))
-    ensemble, given = parse_further(what, words, click.Argument(["ensemble"], type=TABLE), parameters)
+    what, parameters = f"Method {method!r}", cli.parameters_of(bc.METHODS[method], without=COMMON)
+    chosen, reading = cli.taken(options, CHOSEN), cli.taken(options, ("sep", "header", "missing"))
+    ensemble, given = cli.parse_further(what, words, click.Argument(["ensemble"], type=TABLE), parameters)
     given |= {name: value for name, value in options.items() if value is not None}
     given.setdefault("n_clusters", _n_clusters_of(method, n_clusters))
-    if foreign := given.keys() - inspect.signature(METHODS[method]).parameters.keys():
-        names = ", ".join(map(option_name, sorted(foreign)))
+    if foreign := given.keys() - inspect.signature(bc.METHODS[method]).parameters.keys():
+        names = ", ".join(map(cli.option_name, sorted(foreign)))
         raise click.UsageError(f"{what} takes no {names}; leave it out.")
-    model, began = METHODS[method](**given), time.perf_counter()
-    with telling_finished(out, "solve", overwrite) as is_there:
-        model.fit(select(select(ensemble, **reading), **chosen), out=out, overwrite=overwrite)
+    model, began = bc.METHODS[method](**given), time.perf_counter()
+    with cli.telling_finished(out, "solve", overwrite) as is_there:
+        model.fit(bc.select(bc.select(ensemble, **reading), **chosen), out=out, overwrite=overwrite)
     seconds = None if is_there else time.perf_counter() - began
     result = {"kind": "consensus", "path": out, "seconds": seconds, **_results_of(model)}
     stored = ensemble if is_store(ensemble) else None
-    emit(result, facts(result), *_ending(out, stored, Path(out).stem))
+    emit(result, cli.facts(result), *_ending(out, stored, Path(out).stem))
 
 
 def _n_clusters_of(method: str, n_clusters: Any) -> Any:
     """Return the number of clusters as a method takes it; raise UsageError if it needs one."""
-    from bigcons.methods import METHODS
-
-    default = inspect.signature(METHODS[method]).parameters["n_clusters"].default
+    default = inspect.signature(bc.METHODS[method]).parameters["n_clusters"].default
     if n_clusters is None:
         if default not in (None, "auto"):
-            auto = ", or auto to have it chosen" if METHODS[method].chooses else ""
+            auto = ", or auto to have it chosen" if bc.METHODS[method].chooses else ""
             raise click.UsageError(f"Method {method!r} needs -k, the number of clusters{auto}.")
         return default
     if n_clusters == "auto":
-        is_by_lifetime = method.startswith("eac") and not METHODS[method].chooses
+        is_by_lifetime = method.startswith("eac") and not bc.METHODS[method].chooses
         return None if is_by_lifetime else "auto"
     low, high = n_clusters if isinstance(n_clusters, tuple) else (n_clusters, n_clusters)
     if not (isinstance(low, int) and 1 <= low <= high):
@@ -516,7 +486,7 @@ def _n_clusters_of(method: str, n_clusters: Any) -> Any:
     return range(low, high + 1) if isinstance(n_clusters, tuple) else n_clusters
 
 
-def _results_of(model: ConsensusClusterer) -> dict[str, Any]:
+def _results_of(model: bc.ConsensusClusterer) -> dict[str, Any]:
     """Return the scalar results of a fit, and how the number of clusters was chosen."""
     from bigcons.store.consensus import fit_results
 
@@ -526,9 +496,7 @@ def _results_of(model: ConsensusClusterer) -> dict[str, Any]:
 
 def _ending(path: str, ensemble: str | None, name: str) -> tuple[str, str]:
     """Return the largest clusters of a solve, with confidence and support, and the next commands."""
-    from bigcons.store.consensus import Consensus
-
-    solved = Consensus.open(path)
+    solved = bc.Consensus.open(path)
     sizes = solved.cluster_sizes()
     trust: Any = solved.trust_rows.clusters.to_pylist() if solved.has_trust else [{}] * len(sizes)
     known = [name for name in ("confidence", "support") if any(row.get(name) is not None for row in trust)]
@@ -545,11 +513,9 @@ def _ending(path: str, ensemble: str | None, name: str) -> tuple[str, str]:
     return (table(largest) if rows else "No object has a label.") + rest, "\n".join(following)
 
 
-@command(argument("name", required=False, type=known_method))
+@command(argument("name", required=False, type=cli.known_method))
 def methods(name: str | None) -> None:
     """List the consensus methods, or describe the method NAME."""
-    from bigcons.methods import METHODS
-
     described = {
         key: {
             "class": method.__name__,
@@ -558,15 +524,15 @@ def methods(name: str | None) -> None:
             **method.info._asdict(),
             "predicts": method.places(),
         }
-        for key, method in METHODS.items()
+        for key, method in bc.METHODS.items()
         if name in (None, key)
     }
     if name is not None:
         options = [f"Options of `bigcons solve -m {name}`:"]
-        for parameter in parameters_of(METHODS[name], without=COMMON).values():
+        for parameter in cli.parameters_of(bc.METHODS[name], without=COMMON).values():
             default = "none" if parameter.default is None else parameter.default
-            options.append(f"  {option_name(parameter.name)}  (default: {default})")
-        emit(described[name], f"{name}: {inspect.getdoc(METHODS[name])}", "\n".join(options))
+            options.append(f"  {cli.option_name(parameter.name)}  (default: {default})")
+        emit(described[name], f"{name}: {inspect.getdoc(bc.METHODS[name])}", "\n".join(options))
         return
     columns = {"soft": "soft", "soft input": "soft_input", "predict": "predicts", "missing labels": "missing",
                "out of core": "out_of_core", "distributed": "distributed", "needs": "needs",
@@ -606,12 +572,12 @@ def place(features: tuple[str, ...], folder: str, out: str, id: str | None, **op
     """
     from bigcons.methods.placing import open_placing, place_file
 
-    target, reading = destination(out), taken(options, READING)
+    target, reading = cli.destination(out), cli.taken(options, READING)
     placed = place_file(open_placing(folder), _selected(features, reading), target, id=id, **options)
-    if out != STANDARD:
+    if out != cli.STANDARD:
         words = {f"cluster {k}": size for k, size in enumerate(placed["sizes"]) if size}
         result = {"kind": "placed", "path": out, **placed}
-        emit(result, facts({**result, "sizes": words}))
+        emit(result, cli.facts({**result, "sizes": words}))
 
 
 @command(
@@ -646,7 +612,6 @@ def tree(
     """
     import numpy as np
 
-    from bigcons import Consensus, consensus_tree, plots
     from bigcons.disk.commit import new_file, refuse_existing_file
     from bigcons.store.ensemble import open_store
     from bigcons.store.store import export_to
@@ -654,8 +619,8 @@ def tree(
     if out is not None:
         refuse_existing_file(out, overwrite)
     opened = open_store(store)
-    if not isinstance(opened, Consensus):
-        cut = consensus_tree(opened, tree=name, features=features, **options)
+    if not isinstance(opened, bc.Consensus):
+        cut = bc.consensus_tree(opened, tree=name, features=features, **options)
     elif opened.tree is None or (name, features) != (None, None):
         kept = "no tree, because its number of clusters was given" if opened.tree is None else "kept one tree"
         raise InvalidInputError(f"{store} has {kept}; pass the ensemble.")
@@ -669,7 +634,7 @@ def tree(
     if out is not None:
         if (suffix := Path(out).suffix.lower()) in (".png", ".pdf", ".svg"):
             with new_file(out, overwrite=overwrite) as file:
-                plots.tree(cut, n_clusters).savefig(file, format=suffix[1:])
+                bc.plots.tree(cut, n_clusters).savefig(file, format=suffix[1:])
         else:
             types = dict(zip(splits.column_names, splits.schema.types, strict=True))
             with export_to(out, len(splits), types, overwrite=overwrite) as write:
@@ -702,14 +667,14 @@ def report(consensus: str, out: str, features: str | None, overwrite: bool, **op
     from bigcons.report import Report
 
     refuse_existing_file(out, overwrite)
-    reading = taken(options, ("columns", "drop", *READING))
+    reading = cli.taken(options, ("columns", "drop", *READING))
     if features is None and (given := [name for name, value in reading.items() if value is not None]):
-        raise click.UsageError(f"{option_name(given[0])} has no effect without --features; give both.")
+        raise click.UsageError(f"{cli.option_name(given[0])} has no effect without --features; give both.")
     if features is not None:
         options["features"] = _selected([features], reading, "columns", "drop")
     page = Report(consensus, **options)
     page.save(out, overwrite=overwrite)
-    result = {"path": out, "facts": page.facts, "warnings": page.warnings, "notes": page.notes}
+    result = {"path": out, "cli.facts": page.facts, "warnings": page.warnings, "notes": page.notes}
     emit(result, "\n".join([out, *page.warnings, *page.notes]))
 
 
@@ -764,11 +729,9 @@ def export(consensus: str, out: str, **options: Any) -> None:
     The file has one row per object, in order: its id, if it has one, under the name it came with, and its
     label, -1 if no partition labeled it.
     """
-    from bigcons import Consensus
-
-    target, solved = destination(out), Consensus.open(consensus)
+    target, solved = cli.destination(out), bc.Consensus.open(consensus)
     solved.export(target, **options)
-    if out != STANDARD:
+    if out != cli.STANDARD:
         del options["overwrite"]
         emit({"path": out, "n_objects": solved.n_objects, **options})
 
@@ -794,4 +757,4 @@ def verify(store: str) -> None:
     from bigcons.store.ensemble import open_store
 
     result = open_store(store).verify()
-    emit({"ok": True, **result}, f"{store} is intact.\n{facts(result)}")
+    emit({"ok": True, **result}, f"{store} is intact.\n{cli.facts(result)}")

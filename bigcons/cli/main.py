@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import re
@@ -11,15 +12,15 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import click
 
 import bigcons
 from bigcons.cli import commands as _commands  # noqa: F401 - which fills COMMANDS
-from bigcons.cli.options import COMMANDS
-from bigcons.cli.output import JSON, OPTIONS, did_you_mean, emit, open_standard_error, shown, with_options
+from bigcons.cli.options import COMMANDS, JSON, OPTIONS, did_you_mean, emit, shown, with_options
 from bigcons.errors import BigconsError, InvalidInputError
 from bigcons.progress import ProgressBar
 
@@ -37,6 +38,16 @@ class BadValue(click.ClickException):
     exit_code = 2
 
 
+class _Lossy(io.FileIO):
+    """Standard error, which loses the lines that it does not take, so that work goes on."""
+
+    def write(self, content: Any, /) -> int:
+        """Write what a buffer holds."""
+        with suppress(OSError):
+            return super().write(content)
+        return int(memoryview(content).nbytes)
+
+
 class Group(click.Group):
     """The commands in the order of a typical run, whose errors are one line."""
 
@@ -45,7 +56,12 @@ class Group(click.Group):
         if sys.stdout is None:  # a file that is opened would take its place
             click.echo("Error: standard output is closed; direct it to a file or to /dev/null.", err=True)
             sys.exit(1)
-        open_standard_error()
+        if sys.stderr is None:
+            sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
+        elif sys.stderr is sys.__stderr__:
+            stream: Any = sys.stderr
+            raw = io.BufferedWriter(_Lossy(2, "w", closefd=False))
+            sys.stderr = io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True)
         try:
             return super().main(*args, **kwargs)
         except OSError as error:

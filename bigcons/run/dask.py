@@ -27,15 +27,9 @@ from dask.utils import parse_timedelta
 from distributed.client import ClosedClientError
 from distributed.scheduler import KilledWorker
 
-from bigcons.errors import (
-    BigconsError,
-    ExecutionError,
-    InvalidInputError,
-    MemoryBudgetError,
-    StoreError,
-    StoreNotFoundError,
-)
-from bigcons.memory import Block, enough_for, format_size
+from bigcons import errors
+from bigcons.errors import BigconsError, ExecutionError, InvalidInputError, first_line
+from bigcons.memory import enough_for, format_size
 from bigcons.progress import current_step
 from bigcons.version import __version__
 
@@ -135,7 +129,7 @@ class DaskEngine:
             limit = self.workers[address]["memory_limit"]
             needed = int((of_process + of_thread * self.workers[address]["nthreads"]) / share)
             if 0 < limit < needed:
-                raise MemoryBudgetError(
+                raise errors.MemoryBudgetError(
                     f"{what} needs {format_size(needed)} in Dask worker {address}, over its memory limit of "
                     f"{format_size(limit)}; start it with --memory-limit '{enough_for(needed)}' or more, or "
                     "with fewer threads.",
@@ -167,7 +161,7 @@ class DaskEngine:
                 if any(future.status in ("error", "cancelled") for _, future in window):
                     n_new = 0
                 if new := list(islice(numbered, max(n_new, 0))):
-                    names = [_name(position, item) for position, item in new]
+                    names = [f"task {position} of {current_step()!r}" for position, _ in new]
                     keys = [f"{run}-{position}" for position, _ in new]
                     # Dask would search items passed as an argument for futures
                     calls = [partial(run_task, item) for _, item in new]
@@ -250,16 +244,6 @@ class DaskEngine:
                 )
 
 
-def _name(position: int, item: Any) -> str:
-    """Describe an item for messages: by its blocks and rows, else by its position."""
-    blocks = item if isinstance(item, list) and item else [item]
-    first, last = (getattr(block, "block", block) for block in (blocks[0], blocks[-1]))
-    if not isinstance(first, Block) or not isinstance(last, Block):
-        return f"task {position}"
-    span = f"block {first.index}" if first == last else f"blocks {first.index} to {last.index}"
-    return f"{span} (rows {first.start} to {last.stop})"
-
-
 @contextmanager
 def _scheduler_errors(what: str) -> Iterator[None]:
     """Turn the loss of the scheduler or a closed client into an ExecutionError of one line."""
@@ -299,41 +283,33 @@ def check_versions(client: distributed.Client, addresses: Iterable[str], *, seco
     """Raise ExecutionError if a worker lacks bigcons, or has another version of what `VERSIONS` tells.
 
     Each worker is asked once, which takes some 5 ms plus its import of bigcons. One that does not answer
-    within ``seconds`` passes, since waits for its results time out as well.
+    within ``seconds`` passes, and those asked with it, since waits for its results time out as well.
     """
     checked = _checked.setdefault(client, set())
     new = [address for address in addresses if address not in checked]
+    wanted: dict[str, str] = eval(VERSIONS)  # noqa: S307 - the text above
 
-    async def ask_all() -> list[str]:
-        return await asyncio.gather(*(_ask(client, address, seconds) for address in new))
+    async def ask_all() -> dict[str, Any]:
+        async with asyncio.timeout(seconds):
+            return await client.run(eval, VERSIONS, workers=new, on_error="return")
 
-    for address, refusal in zip(new, client.sync(ask_all) if new else [], strict=True):
+    answers: dict[str, Any] = {}
+    with suppress(TimeoutError, OSError, ClosedClientError):  # which the waits report
+        answers = client.sync(ask_all) if new else {}
+    for address, versions in answers.items():
+        refusal = ""
+        if isinstance(versions, (ImportError, AttributeError)):
+            refusal = f"cannot load bigcons ({first_line(versions)}); install bigcons {__version__}"
+        elif isinstance(versions, dict) and versions != wanted:
+            other = [name for name, version in wanted.items() if versions[name] != version]
+            has, install = (", ".join(f"{name} {of[name]}" for name in other) for of in (versions, wanted))
+            refusal = f"has {has}; install {install}"
         if refusal:
             raise ExecutionError(
                 f"Dask worker {address} {refusal}, as run here, in the environment of every worker and "
                 "restart them."
             )
-        checked.add(address)
-
-
-async def _ask(client: distributed.Client, address: str, seconds: float) -> str:
-    """Return what is wrong with a worker's packages and what to install; empty if nothing is."""
-    wanted: dict[str, str] = eval(VERSIONS)  # noqa: S307 - the text above
-    try:
-        async with asyncio.timeout(seconds):
-            versions = (await client.run(eval, VERSIONS, workers=[address]))[address]
-    except (ImportError, AttributeError) as error:
-        return f"cannot load bigcons ({one_line(error)}); install bigcons {__version__}"
-    except Exception:  # lost, unresponsive or closed, which the waits report
-        return ""
-    other = [name for name, version in wanted.items() if versions[name] != version]
-    has, install = (", ".join(f"{name} {of[name]}" for name in other) for of in (versions, wanted))
-    return f"has {has}; install {install}" if other else ""
-
-
-def one_line(error: Exception) -> str:
-    """Return an error's message without line breaks."""
-    return " ".join(str(error).split()) or type(error).__name__
+    checked.update(new)
 
 
 # Connections
@@ -366,7 +342,7 @@ def connect(address: str, *, refused: float = 5.0) -> Iterator[DaskEngine]:
     except TimeoutError:
         fault = f"something listens there, but says nothing within {seconds:g} s"
     except Exception as error:  # not kept: it would keep the client
-        fault = one_line(error)
+        fault = first_line(error)
     if client is None:
         raise InvalidInputError(
             f"client={address!r} does not answer as a Dask scheduler ({fault}); "
@@ -424,7 +400,7 @@ def _loaded(content: bytes) -> Callable[[Any], Any]:
         raise  # an optional package is missing
     except (ImportError, AttributeError) as error:
         raise ExecutionError(
-            f"Dask worker {distributed.get_worker().address} cannot load a task ({one_line(error)}): its "
+            f"Dask worker {distributed.get_worker().address} cannot load a task ({first_line(error)}): its "
             "version of bigcons or of one of your modules differs from this process's; install the same on "
             "every worker and restart them."
         ) from error
@@ -435,11 +411,11 @@ def _naming_the_worker() -> Iterator[None]:
     """Add the worker's address to the error about a store that the worker cannot find, or access."""
     try:
         yield
-    except StoreError as error:
-        if type(error) not in (StoreError, StoreNotFoundError):
+    except errors.StoreError as error:
+        if type(error) not in (errors.StoreError, errors.StoreNotFoundError):
             raise  # of what is in the store, whoever reads it
-        message = f"on Dask worker {distributed.get_worker().address}, {one_line(error)}"
-        if isinstance(error, StoreNotFoundError):
+        message = f"on Dask worker {distributed.get_worker().address}, {error}"
+        if isinstance(error, errors.StoreNotFoundError):
             message += " Workers must find a store at the same path as this process; use a shared path."
-            raise StoreNotFoundError(message) from error
-        raise StoreError(message, path=error.path) from error.__cause__
+            raise errors.StoreNotFoundError(message) from error
+        raise errors.StoreError(message, path=error.path) from error.__cause__

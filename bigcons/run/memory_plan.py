@@ -10,14 +10,7 @@ import numpy as np
 
 from bigcons.errors import MemoryBudgetError
 from bigcons.io.factorize import default_chunk_rows, label_dtype
-from bigcons.memory import (
-    PROCESS_BYTES,
-    WORKER_BYTES,
-    DataBudget,
-    enough_for,
-    format_size,
-    parse_size,
-)
+from bigcons.memory import PROCESS_BYTES, WORKER_BYTES, DataBudget, enough_for, format_size, parse_size
 from bigcons.run.engine import Engine, beside_processes
 from bigcons.store.ensemble import Ensemble
 from bigcons.store.ensemble_store import Header

@@ -171,11 +171,7 @@ def linked(seen: np.ndarray) -> np.ndarray:
 
 
 def take_survey(
-    ensemble: Ensemble,
-    engine: Engine,
-    seed: int,
-    sample_size: int,
-    weights: np.ndarray | None = None,
+    ensemble: Ensemble, engine: Engine, seed: int, sample_size: int, weights: np.ndarray | None = None
 ) -> Survey:
     """Read every block once, in O(n M) time; warn of objects without labels in partitions of weight > 0, and
     of groups of objects that no partition labels together.

@@ -16,8 +16,7 @@ from click.testing import CliRunner
 import bigcons
 from bigcons import Consensus, Ensemble, PairTable
 from bigcons.cli import main
-from bigcons.cli.options import COMMANDS, _missing
-from bigcons.cli.output import with_options
+from bigcons.cli.options import COMMANDS, _missing, with_options
 from bigcons.disk import commit
 from bigcons.errors import ConsensusWarning, warn_user
 from bigcons.run.engine import SerialEngine
@@ -218,7 +217,6 @@ def test_mistyped_words__are_recognized_before_the_input_is_read(run, line, word
         ("sample {0} -o p.zarr --tiles 1", "--tiles 1"),
         ("sample {0} -o p.zarr --share 2", "--share 2"),
         ("sample {0} -o p.zarr --scheduler mpi", "--scheduler mpi is unknown"),
-        ("report {0} -o r.html --n-objects 0", "--n-objects 0"),
     ],
 )
 def test_values_that_options_do_not_take__have_status_2(ensemble, run, line, complaint):
@@ -426,7 +424,6 @@ def completed(words, monkeypatch):
     ("words", "found"),
     [
         ("so", ["plain,solve"]),
-        ("solve -m mix", ["plain,mixture"]),
         ("solve lab", ["file,lab"]),
         ("import lab", ["file,lab"]),
         ("solve e.zarr -o c", ["file,c"]),

@@ -36,29 +36,13 @@ def made(tmp_path_factory):
 
 def bigcons(command, folder, *, shell="", file_bytes=None):
     """Run a command, in a shell with redirections, where no file may be larger than so many bytes."""
-    words = [sys.executable, "-m", "bigcons", *command.split()]
-    options = (
-        {}
-        if file_bytes is None
-        else {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))}
-    )
-    text = " ".join(words) + " " + shell
-    repository = str(Path(__file__).parents[2])
+    words = [sys.executable, "-m", "bigcons", *command.split(), shell]
     return subprocess.run(
-        ["sh", "-c", text],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(Path.home()),
-            "PYTHONPATH": repository,
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
-        **options,
-    )
+        ["sh", "-c", " ".join(words)], cwd=folder, capture_output=True, text=True, check=False, timeout=120,
+        preexec_fn=file_bytes and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes,) * 2)),
+        env={"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "PYTHONDONTWRITEBYTECODE": "1",
+             "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

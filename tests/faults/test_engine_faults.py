@@ -266,7 +266,7 @@ def test_open_engine__waits_for_a_scheduler_that_is_busy(scheduler_process):
 
 
 FOREIGN = {
-    "none": ("raise ImportError('one\\ntwo')", "cannot load bigcons (one two)"),
+    "none": ("raise ImportError('one\\ntwo')", "cannot load bigcons (one)"),
     "another version": ("__version__ = '0.0.1'", "has bigcons 0.0.1"),
     "another Python": (
         f"import sys; __version__ = {__version__!r}; sys.version_info = (3, 9, 0)",

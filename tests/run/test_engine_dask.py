@@ -17,6 +17,7 @@ import pytest
 from bigcons import Ensemble
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.memory import Block, row_blocks
+from bigcons.progress import progress
 from bigcons.run.dask import DaskEngine, connect
 from bigcons.run.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
 from bigcons.run.memory_plan import MemoryPlan, reading_bytes
@@ -146,15 +147,14 @@ def test_map__keeps_a_bounded_number_in_flight(client):
     assert 1 < most_known <= bound + 1  # the one being collected may not be forgotten yet
 
 
-def test_map__names_the_blocks_of_a_task(local_client):
+def test_map__names_the_task_and_its_step(local_client):
     def task(block):
-        if block.index > 20:
-            raise distributed.scheduler.KilledWorker(
-                "", SimpleNamespace(address=""), 3
-            )  # as the scheduler does
+        if block.index > 20:  # as the scheduler does
+            raise distributed.scheduler.KilledWorker("", SimpleNamespace(address=""), 3)
         return block.index
 
-    with pytest.raises(BigconsError, match=r"block 21 \(rows 210 to 220\) ran on 4 workers that died"):
+    words = r"task 21 of 'labels' ran on 4 workers that died"
+    with progress("labels", 600), pytest.raises(BigconsError, match=words):
         list(DaskEngine(local_client, retries=0).map(task, row_blocks(600, 10)))
 
 
