@@ -12,25 +12,21 @@ from typing import TYPE_CHECKING, Any
 from bigcons import methods
 from bigcons.version import __version__ as __version__
 
-_HOMES = {
-    "Ensemble": "bigcons.store.ensemble",
-    "PairTable": "bigcons.store.pairs",
-    "Consensus": "bigcons.store.consensus",
-    "ConsensusClustering": "bigcons.methods.consensus",
-    "EnsembleGenerator": "bigcons.generate.transformer",
-    "Divergence": "bigcons.divergences",
-    "ProgressBar": "bigcons.progress",
-    "NClustersChoice": "bigcons.store.clusters",
-    "Report": "bigcons.report",
-    "as_in_paper": "bigcons.methods.consensus",
-    "match": "bigcons.store.consensus",
-    "choose_n_clusters": "bigcons.trust.n_clusters",
-    "consensus": "bigcons.methods.consensus",
-    "consensus_tree": "bigcons.trust.n_clusters",
-    "ClusterTree": "bigcons.store.clusters",
-    "select": "bigcons.io.columns",
-    **dict.fromkeys(methods.__all__, "bigcons.methods"),
+_NAMES = {
+    "divergences": ["Divergence"],
+    "generate.transformer": ["EnsembleGenerator"],
+    "io.columns": ["select"],
+    "methods": methods.__all__,
+    "methods.consensus": ["ConsensusClustering", "as_in_paper", "consensus"],
+    "progress": ["ProgressBar"],
+    "report": ["Report"],
+    "store.clusters": ["ClusterTree", "NClustersChoice"],
+    "store.consensus": ["Consensus", "match"],
+    "store.ensemble": ["Ensemble"],
+    "store.pairs": ["PairTable"],
+    "trust.n_clusters": ["choose_n_clusters", "consensus_tree"],
 }
+_HOMES = {name: f"bigcons.{module}" for module, names in _NAMES.items() for name in names}
 _MODULES = ["coassociation", "datasets", "errors", "federated", "generate", "methods", "metrics", "plots"]
 
 if TYPE_CHECKING:

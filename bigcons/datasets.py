@@ -27,20 +27,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "KDD_CLASSES",
-    "KDD_COLUMNS",
-    "KDD_FILE",
-    "PlantedFeatures",
-    "PlantedLabels",
-    "ce_2d2k",
-    "ce_8d5k",
-    "kddcup99",
-    "planted_blocks",
-    "planted_ensemble",
-    "planted_feature_blocks",
-    "planted_features",
+    "KDD_CLASSES", "KDD_COLUMNS", "KDD_FILE", "PlantedFeatures", "PlantedLabels", "ce_2d2k", "ce_8d5k",
+    "kddcup99", "planted_blocks", "planted_ensemble", "planted_feature_blocks", "planted_features",
     "simulated_soft_partitions",
-]
+]  # fmt: skip
 
 
 # Planted data

@@ -95,28 +95,21 @@ def parse_size(size: int | float | str) -> int:
     Raises InvalidInputError for anything else, for a number below 1,000 without a unit, which was probably
     forgotten, and for more than 2**50 bytes, which no machine has.
     """
-    number, unit = math.nan, ""
+    number, unit, remedy = math.nan, "", "is not a size; use bytes or text such as '2GB' or '512MiB'"
     if isinstance(size, str):
         if match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size):
             number, unit = float(match[1]), match[2].upper()
     elif not isinstance(size, bool) and hasattr(size, "__float__") and 0 < size < math.inf:
         number = size
-    if math.isnan(number) or (unit and unit not in _UNITS):
-        raise InvalidInputError(
-            f"memory={size!r} is not a size; use bytes or text such as '2GB' or '512MiB'."
-        )
-    if not unit and number < 1000:
-        raise InvalidInputError(
-            f"memory={size!r} would be bytes; give the unit, such as '{number:g}GB' or '{number:g}MB'.",
-            parameter="memory",
-        )
-    n_bytes = int(number * _UNITS[unit]) if unit else int(number)
-    if n_bytes > MOST_BYTES:
-        raise InvalidInputError(
-            f"memory={size!r} is {format_size(n_bytes)}, more than any machine has; give at most 1 PiB.",
-            parameter="memory",
-        )
-    return n_bytes
+    if not math.isnan(number) and (not unit or unit in _UNITS):
+        n_bytes = number * _UNITS[unit or "B"]
+        if not unit and number < 1000:
+            remedy = f"would be bytes; give the unit, such as '{number:g}GB' or '{number:g}MB'"
+        elif n_bytes > MOST_BYTES:
+            remedy = f"is {format_size(n_bytes)}, more than any machine has; give at most 1 PiB"
+        else:
+            return int(n_bytes)
+    raise InvalidInputError(f"memory={size!r} {remedy}.", parameter="memory")
 
 
 def format_size(n_bytes: float) -> str:

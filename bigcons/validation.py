@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -94,41 +93,16 @@ def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
     A partition of weight 0 is treated as absent: an object that only it labels counts as unlabeled. Only the
     ratios of the weights affect the result, so the largest must be moderate.
     """
-    if isinstance(weights, Mapping) or is_text(getattr(weights, "index", None)):
-        raise InvalidInputError(
-            "weights has names, which are not looked up; pass numbers in the order of the partitions, as "
-            "[weights[name] for name in ensemble.names].",
-            parameter="weights",
-        )
     try:
         checked = np.array(weights, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # also of a mapping
+        checked = np.empty(0)
+    # sums of products of weights neither underflow nor overflow
+    is_moderate = checked.shape == (n_partitions,) and (checked >= 0).all() and 1e-50 <= checked.max() <= 1e50
+    if not is_moderate or is_text(getattr(weights, "index", None)):
         raise InvalidInputError(
-            f"weights is not numeric; pass one number for each of {n_partitions} partitions.",
-            parameter="weights",
-        ) from None
-    if checked.shape != (n_partitions,):
-        raise InvalidInputError(
-            f"weights has shape {checked.shape} but there are n_partitions={n_partitions}; "
-            "pass one number for each.",
-            parameter="weights",
-        )
-    bad = ~((checked >= 0) & np.isfinite(checked))
-    if bad.any():
-        first = int(np.argmax(bad))
-        raise InvalidInputError(
-            f"weights[{first}]={checked[first]:g} is out of range; use finite numbers >= 0, 0 to omit a "
-            "partition.",
-            parameter="weights",
-        )
-    if not checked.any():
-        raise InvalidInputError(
-            "weights are all 0; give at least one partition a weight > 0.", parameter="weights"
-        )
-    if not 1e-50 <= np.max(checked) <= 1e50:  # sums of products of weights neither underflow nor overflow
-        raise InvalidInputError(
-            f"the largest weight is {np.max(checked):g}, out of range; only ratios matter: scale the weights "
-            "to bring it between 1e-50 and 1e+50.",
+            f"weights={_shown(weights)} does not fit n_partitions={n_partitions}; pass one number >= 0 for "
+            "each, in their order and without names, 0 to omit one, the largest between 1e-50 and 1e+50.",
             parameter="weights",
         )
     return checked

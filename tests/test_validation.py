@@ -77,5 +77,5 @@ def test_check_partition_weights__refuses_sizes_at_which_products_underflow_or_o
     if is_taken:
         assert check_partition_weights(weights, 3).tolist() == weights
     else:
-        with pytest.raises(InvalidInputError, match=r"the largest weight is .*: scale the weights"):
+        with pytest.raises(InvalidInputError, match="the largest between 1e-50 and 1e"):
             check_partition_weights(weights, 3)

@@ -7,19 +7,9 @@ from bigcons.io.features import FeatureEncoding
 from bigcons.store.generator import Generator
 
 __all__ = [
-    "FeatureEncoding",
-    "Generator",
-    "diverse",
-    "feature_views",
-    "from_memberships",
-    "kmeans",
-    "landmarks",
-    "mask_labels",
-    "mixed",
-    "noisy_copies",
-    "object_views",
-    "weighted_kmeans",
-]
+    "FeatureEncoding", "Generator", "diverse", "feature_views", "from_memberships", "kmeans", "landmarks",
+    "mask_labels", "mixed", "noisy_copies", "object_views", "weighted_kmeans",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

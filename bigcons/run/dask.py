@@ -161,7 +161,7 @@ class DaskEngine:
                 if any(future.status in ("error", "cancelled") for _, future in window):
                     n_new = 0
                 if new := list(islice(numbered, max(n_new, 0))):
-                    names = [f"task {position} of {current_step()!r}" for position, _ in new]
+                    names = [f"task {position} of {current_step() or 'the call'}" for position, _ in new]
                     keys = [f"{run}-{position}" for position, _ in new]
                     # Dask would search items passed as an argument for futures
                     calls = [partial(run_task, item) for _, item in new]

@@ -153,7 +153,7 @@ def test_map__names_the_task_and_its_step(local_client):
             raise distributed.scheduler.KilledWorker("", SimpleNamespace(address=""), 3)
         return block.index
 
-    words = r"task 21 of 'labels' ran on 4 workers that died"
+    words = r"task 21 of labels ran on 4 workers that died"
     with progress("labels", 600), pytest.raises(BigconsError, match=words):
         list(DaskEngine(local_client, retries=0).map(task, row_blocks(600, 10)))
 
