@@ -19,7 +19,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ from bigcons.io.columns import (
     positions_of,
     select,
 )
+from bigcons.io.factorize import rechunk
 from bigcons.io.ids import Ids
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, Block, row_blocks
@@ -70,9 +71,7 @@ class ColumnCode(NamedTuple):
     @property
     def width(self) -> int:
         """Number of columns that it becomes, but that of missing numbers."""
-        if self.kind not in _TEXTS:
-            return 1
-        return (LEVELS if self.kind == HASHED else len(self.levels)) + self.may_miss
+        return len(self.names)
 
     @property
     def names(self) -> list[str]:
@@ -104,10 +103,10 @@ class Scaling:
     kept: np.ndarray
     mean: np.ndarray
     scale: np.ndarray
-    gaps: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    heights: np.ndarray = field(default_factory=lambda: np.empty(0))
-    shares: np.ndarray = field(default_factory=lambda: np.empty(0))
-    checksum: int = 0
+    gaps: np.ndarray
+    heights: np.ndarray
+    shares: np.ndarray
+    checksum: int
 
     @property
     def width(self) -> int:
@@ -162,7 +161,7 @@ class FeatureEncoding:
     >>> table = pa.table({"city": ["Oslo", "Rome", "Rome", "Oslo"], "age": [30.0, None, 50.0, 41.5]})
     >>> ensemble = bc.generate.kmeans(table, n_partitions=3, n_clusters=2, sample=1, random_state=0)
     >>> ensemble.generator.encoding
-    FeatureEncoding(2 columns: 1 number (age), 1 category (city), as 4)
+    FeatureEncoding(2 columns: number 'age'; category 'city')
     >>> ensemble.generator.encoding.transform(table).shape
     (4, 4)
     """
@@ -176,11 +175,6 @@ class FeatureEncoding:
     def names(self) -> list[str]:
         """Names of the columns of numbers."""
         return [name for column in self.columns for name in column.names]
-
-    @property
-    def width(self) -> int:
-        """Number of the columns of numbers, but those of missing numbers."""
-        return sum(column.width for column in self.columns)
 
     @property
     def starts(self) -> np.ndarray:
@@ -203,13 +197,9 @@ class FeatureEncoding:
         """
         assert self.scaling is not None  # noqa: S101 - a published encoding has been measured
         table = self.table_of(features)
-        blocks = [
-            self.scaling.apply(self.numbers(rows, np.dtype(float), table.where))
-            for rows in table.batches(4096)
-        ]
-        return np.concatenate(
-            [block if isinstance(block, np.ndarray) else block.toarray() for block in blocks]
-        )
+        blocks = (self.numbers(rows, np.dtype(float), table.where) for rows in table.batches(4096))
+        points = [self.scaling.apply(block) for block in blocks]
+        return np.concatenate([getattr(block, "toarray", lambda block=block: block)() for block in points])
 
     def table_of(self, features: Any, id: Column | None = None) -> Source:
         """Return the table of new rows, with the columns that the encoding was learned of, in their order.
@@ -220,15 +210,8 @@ class FeatureEncoding:
         missing = self.columns[0].missing
         alike = list(missing) if missing and all(c.missing == missing for c in self.columns) else None
         opened = open_source(select(features, missing=alike), "features", with_ids=False)
-        wanted = None
-        if self.is_named and opened.names is not None:
-            wanted = [column.name for column in self.columns]
-            absent = [name for name in wanted if name not in (opened.names or [])]
-            if absent:
-                raise InvalidInputError(
-                    f"{opened.where} has no column {shown(absent)}; give the columns that the ensemble was "
-                    "made of."
-                )
+        are_named = self.is_named and opened.names is not None
+        wanted = [column.name for column in self.columns] if are_named else None
         table = open_source(select(opened, id=id, columns=wanted), "features", usual_id=self.id_name)
         if table.n_columns != len(self.columns):
             raise InvalidInputError(
@@ -241,29 +224,27 @@ class FeatureEncoding:
         """Return a block of a table as numbers ``(rows, width)`` of ``dtype``, NaN where one is missing."""
         if isinstance(rows, np.ma.MaskedArray):
             rows = np.ma.filled(rows.astype(np.float64), np.nan)  # masked values are missing
-        if not isinstance(rows, list) and not self.is_plain:
-            rows = list(rows.T)
-        if not isinstance(rows, list):
-            values = rows.astype(dtype, copy=any(code.missing for code in self.columns))
+        if not isinstance(rows, list) and self.is_plain:
+            values = rows.astype(dtype, order="C")
             for c, code in enumerate(self.columns):
                 if code.missing:
                     values[:, c] = without_missing(values[:, c], code, rows.dtype)
             return values
-        values = np.empty((len(rows[0]), self.width), dtype)
-        for column, code, start in zip(rows, self.columns, self.starts, strict=False):
+        columns = rows if isinstance(rows, list) else list(rows.T)
+        values = np.empty((len(columns[0]), len(self.names)), dtype)
+        for column, code, start in zip(columns, self.columns, self.starts, strict=False):
             if code.kind in _TEXTS:
                 codes = codes_of(column, code, where)
                 values[:, start : start + code.width] = codes[:, None] == np.arange(code.width)
             else:
-                found = numbers_of(column, code, where)
-                values[:, start] = np.sign(found) * np.log1p(np.abs(found)) if code.logged else found
+                numbers = numbers_of(column, code, where)
+                values[:, start] = np.sign(numbers) * np.log1p(np.abs(numbers)) if code.logged else numbers
         return values
 
     def to_dict(self) -> dict[str, Any]:
         """Return the encoding as JSON values; the arrays of the scaling as lists."""
-        scaling = None
-        if self.scaling is not None:
-            scaling = {name: getattr(v, "tolist", lambda v=v: v)() for name, v in vars(self.scaling).items()}
+        given = vars(self.scaling).items()
+        scaling = {name: values if name == "checksum" else values.tolist() for name, values in given}
         columns = [column._asdict() for column in self.columns]
         return {"columns": columns, "is_named": self.is_named, "scaling": scaling, "id_name": self.id_name}
 
@@ -272,38 +253,19 @@ class FeatureEncoding:
         """Return the encoding of `to_dict`; raises KeyError, TypeError or ValueError for any other."""
         columns = []
         for entry in entries["columns"]:
-            levels = tuple(str(level) for level in entry["levels"])
-            code = ColumnCode(
-                *(str(entry["name"]), str(entry["kind"]), levels),
-                *(bool(entry["may_miss"]), bool(entry["logged"])),
-                tuple(str(text) for text in entry.get("missing", ())),
-            )
-            if code.kind not in _KINDS or len(levels) > LEVELS or not code.width:
-                raise ValueError(f"the kind of column {code.name!r}")
-            columns.append(code)
-        id_name = None if entries["id_name"] is None else str(entries["id_name"])
-        encoding = cls(tuple(columns), bool(entries["is_named"]), None, id_name)
-        if (given := entries["scaling"]) is None:
-            return encoding
-        kept, gaps = (np.array(given[name], np.int64) for name in ("kept", "gaps"))
-        others = [np.array(given[name], np.float64) for name in ("mean", "scale", "heights", "shares")]
-        lengths = [len(values) for values in others]
-        positions = np.concatenate([kept, gaps])
-        is_within = positions.size and positions.min() >= 0 and positions.max() < encoding.width
-        is_sound = all(np.isfinite(values).all() for values in others) and (others[1] > 0).all()
-        if lengths != [len(kept), len(kept), len(gaps), len(gaps)] or not is_within or not is_sound:
-            raise ValueError("the scaling")
-        mean, scale, heights, shares = others
-        return encoding.with_scaling(
-            Scaling(kept, mean, scale, gaps, heights, shares, int(given["checksum"]))
-        )
+            lists = {name: tuple(entry[name]) for name in ("levels", "missing")}
+            columns.append(ColumnCode(**{**entry, **lists}))
+        scaling = dict(entries["scaling"])
+        for name in scaling.keys() - {"checksum"}:
+            scaling[name] = np.array(scaling[name], np.int64 if name in ("kept", "gaps") else np.float64)
+        return cls(tuple(columns), entries["is_named"], Scaling(**scaling), entries["id_name"])
 
     def columns_of_numbers(self) -> list[int]:
         """Return the column of each number that is clustered."""
         assert self.scaling is not None  # noqa: S101 - asked for once they are known
         positions = np.concatenate([self.scaling.kept, self.scaling.gaps])
-        found: list[int] = (np.searchsorted(self.starts, positions, side="right") - 1).tolist()
-        return found
+        columns: list[int] = (np.searchsorted(self.starts, positions, side="right") - 1).tolist()
+        return columns
 
     def column_names(self) -> list[str]:
         """Return the names of the columns that are clustered."""
@@ -312,32 +274,19 @@ class FeatureEncoding:
         gaps = [f"{names[c]} is missing" for c in self.scaling.gaps]
         return [names[c] for c in self.scaling.kept] + gaps
 
-    def __repr__(self) -> str:
-        width = self.width if self.scaling is None else self.scaling.width
-        return f"FeatureEncoding({self.summary()}, as {width})"
-
     def constant(self) -> list[str]:
         """Return the names of the columns that are left out: all their values are alike, or missing."""
-        if self.scaling is None:
-            return []
-        kept = {*self.scaling.kept.tolist(), *self.scaling.gaps.tolist()}
-        found = zip(self.columns, self.starts.tolist(), strict=False)
-        return [c.name for c, start in found if kept.isdisjoint(range(start, start + c.width))]
+        kept = set(self.columns_of_numbers())
+        return [column.name for c, column in enumerate(self.columns) if c not in kept]
+
+    def __repr__(self) -> str:
+        return f"FeatureEncoding({self.summary()})"
 
     def summary(self) -> str:
-        """Return one line that tells how many columns are of which kind, and names some of each."""
-        columns = f"{len(self.columns):,} column{'s' * (len(self.columns) > 1)}"
-        if all(code.kind == NUMBER for code in self.columns):
-            return f"{columns} of numbers"
-        parts = []
-        for kind, plural in zip(_KINDS, ("numbers", "dates", "categories", "hashed"), strict=True):
-            names = [code.name for code in self.columns if code.kind == kind]
-            if names:
-                more = ", ..." * (len(names) > 8)
-                parts.append(
-                    f"{len(names):,} {kind if len(names) == 1 else plural} ({', '.join(names[:8])}{more})"
-                )
-        return f"{columns}: {', '.join(parts)}"
+        """Return one line that tells how many columns there are, and names some of each kind."""
+        names = {kind: [code.name for code in self.columns if code.kind == kind] for kind in _KINDS}
+        kinds = "; ".join(f"{kind} {shown(names[kind])}" for kind in _KINDS if names[kind])
+        return f"{len(self.columns):,} column{'s' * (len(self.columns) > 1)}: {kinds}"
 
 
 # What a column is
@@ -428,36 +377,6 @@ def without_missing(values: np.ndarray, code: ColumnCode, dtype: np.dtype) -> np
     if dtype.kind == "f":  # as the source holds them
         numbers = numbers.astype(dtype)
     return np.where(np.isin(values, numbers), values.dtype.type(np.nan), values)
-
-
-class _Texts:
-    """What has been seen of a column of text."""
-
-    def __init__(self, code: ColumnCode, *, is_named: bool) -> None:
-        self._code, self._is_named = code, is_named
-        self._levels: set[str] = set()
-        self._has_gaps = False
-        self.like_number: str = ""
-        """A text that may be a number or date, or a code."""
-
-    def add(self, column: Any) -> None:
-        """Look at the next rows, an Arrow array."""
-        texts, rows = texts_of(column, self._code.missing)
-        used = {texts[at] if at >= 0 else None for at in np.unique(rows).tolist()}
-        self._has_gaps = self._has_gaps or None in used
-        levels = {text for text in used if text is not None}
-        if not (self._is_named or pa.types.is_dictionary(column.type)):
-            self.like_number = self.like_number or min(filter(_LIKE_NUMBER.fullmatch, levels), default="")
-        if len(self._levels) <= LEVELS:
-            self._levels |= levels
-
-    def code(self) -> ColumnCode:
-        """Return what the column becomes."""
-        if not self._levels:
-            return self._code._replace(kind=NUMBER)
-        if len(self._levels) > LEVELS:
-            return self._code._replace(kind=HASHED, may_miss=self._has_gaps)
-        return self._code._replace(levels=tuple(sorted(self._levels)), may_miss=self._has_gaps)
 
 
 # Reading
@@ -563,18 +482,15 @@ class Features:
         self,
         table: Source,
         *,
-        may_be_missing: bool = False,
         log: Columns | None = None,
         are_chosen: bool = False,
         options: Mapping[str, str] | None = None,
         encoding: FeatureEncoding | None = None,
     ) -> None:
         self._table = table
-        self._may_be_missing = may_be_missing
         self.options: dict[str, str] = dict(options or {})
         self.where: str = table.where
         self.ids: Ids | None = table.ids
-        self.id_column: Ids | None = self.ids
         self.is_sparse: bool = table.is_sparse
         if encoding is None:
             codes = self._codes(log)
@@ -623,25 +539,41 @@ class Features:
         ]
         for c in table.categorical:
             codes[c] = codes[c]._replace(kind=codes[c].kind if codes[c].kind == DATE else CATEGORY)
-        texts = {
-            c: _Texts(code, is_named=c in table.categorical)
-            for c, code in enumerate(codes)
-            if code.kind == CATEGORY
-        }
+        levels: dict[int, set[str]] = {c: set() for c, code in enumerate(codes) if code.kind == CATEGORY}
+        with_gaps: set[int] = set()
+        odd: dict[int, str] = {}
         with progress("look at the columns", table.n_rows or 0) as listener:
-            for rows in table.batches(BLOCK_ROWS, columns=list(texts)) if texts else ():
-                for c, column in zip(texts, rows if isinstance(rows, list) else rows.T, strict=True):
-                    texts[c].add(as_arrow(column, names[c], self.where))
-                listener.advance(len(rows[0] if isinstance(rows, list) else rows))
-        odd = [f"{names[c]!r}, such as {text.like_number!r}" for c, text in texts.items() if text.like_number]
+            for rows in table.batches(BLOCK_ROWS, columns=list(levels)) if levels else ():
+                columns = rows if isinstance(rows, list) else list(rows.T)
+                for c, raw in zip(levels, columns, strict=True):
+                    column = as_arrow(raw, names[c], self.where)
+                    texts, places = texts_of(column, codes[c].missing)
+                    used = {texts[at] if at >= 0 else None for at in np.unique(places).tolist()}
+                    if None in used:
+                        with_gaps.add(c)
+                    words = {text for text in used if text is not None}
+                    may_be_odd = c not in table.categorical and not pa.types.is_dictionary(column.type)
+                    if may_be_odd and (like_numbers := [*filter(_LIKE_NUMBER.fullmatch, words)]):
+                        odd.setdefault(c, min(like_numbers))
+                    if len(levels[c]) <= LEVELS:
+                        levels[c] |= words
+                listener.advance(len(columns[0]))
         if odd:
+            examples = "; ".join(f"{names[c]!r}, such as {text!r}" for c, text in odd.items())
             raise InvalidInputError(
-                f"{self.where} has text that may be numbers or dates in column {'; '.join(odd)}; write "
+                f"{self.where} has text that may be numbers or dates in column {examples}; write "
                 "numbers alone, as 1234.5 (or with decimal=',' of bigcons.select, --decimal ,), and convert "
                 "dates, or name the column in categorical= (--categorical) if its values are categories, or "
                 "what is missing in missing= (--missing)."
             )
-        codes = [texts[c].code() if c in texts else code for c, code in enumerate(codes)]
+        for c, words in levels.items():
+            code = codes[c]._replace(may_miss=c in with_gaps)
+            if len(words) > LEVELS:
+                codes[c] = code._replace(kind=HASHED)
+            else:
+                codes[c] = (
+                    code._replace(levels=tuple(sorted(words))) if words else codes[c]._replace(kind=NUMBER)
+                )
         for c in sorted({c for column in listed(log) for c in positions_of(table, column)}):
             if codes[c].kind != NUMBER:
                 raise InvalidInputError(
@@ -677,11 +609,6 @@ class Features:
                 f"{remedy}leave it out with drop= (--drop), or name all features in columns= (--columns)."
             )
 
-    @property
-    def id_name(self) -> str | None:
-        """Name of the column that identifies the objects; None if they have no ids."""
-        return None if self.ids is None else self.ids.facts.name
-
     def __repr__(self) -> str:
         return f"Features({self.where!r}, n_objects={self.n_objects}, n_features={self.n_features})"
 
@@ -702,7 +629,8 @@ class Features:
         Reading from the middle of a CSV file parses everything before it; `iterate` reads any source once.
         """
         check_rows(start, stop, self.n_objects)
-        return next(values for _, values in self._stream([Block(0, start, stop)], self._may_be_missing))
+        nothing = np.empty((0, self.n_features), self.dtype)
+        return next((values for _, values in self._stream([Block(0, start, stop)], gaps=False)), nothing)
 
     def iterate(
         self, rows: int | None = None, first: int = 0, *, gaps: bool = False, sparse: bool = False
@@ -714,34 +642,18 @@ class Features:
         if sparse and self.is_sparse:
             yield from self._sparse_blocks(self.blocks(rows or self.sparse_rows)[first:])
         else:
-            yield from self._stream(self.blocks(rows)[first:], gaps or self._may_be_missing)
+            yield from self._stream(self.blocks(rows)[first:], gaps=gaps)
 
-    def _stream(self, blocks: list[Block], gaps: bool) -> Iterator[tuple[Block, np.ndarray]]:
-        """Yield adjacent blocks with their values, assembled from the blocks of the table."""
+    def _stream(self, blocks: list[Block], *, gaps: bool) -> Iterator[tuple[Block, np.ndarray]]:
+        """Yield adjacent blocks with their values, assembled from the batches of the table."""
         if self.is_sparse:
             yield from ((block, values.toarray()) for block, values in self._sparse_blocks(blocks))
             return
-        pieces = self._table.batches(self.chunk_rows, blocks[0].start, blocks[-1].stop)
-        rest = np.empty((0, self.n_features), dtype=self.dtype)
-        for block in blocks:
-            values = np.empty((block.n_rows, self.n_features), dtype=self.dtype)
-            filled = 0
-            while filled < block.n_rows:
-                if len(rest) == 0:
-                    if (piece := next(pieces, None)) is None:
-                        raise InvalidInputError(
-                            f"{self.where} has fewer rows than the {self.n_objects:,} at first; do not "
-                            "change it while it is read."
-                        )
-                    rest = self.encoding.numbers(piece, self.dtype, self.where)
-                    del piece
-                taken = rest[: block.n_rows - filled]
-                values[filled : filled + len(taken)] = taken
-                filled += len(taken)
-                rest = rest[len(taken) :]
-            finite = np.isfinite(values)
-            if not finite.all() and (not gaps or np.isinf(values).any()):
-                refused = np.isinf(values) if gaps else ~finite
+        batches = self._table.batches(self.chunk_rows, blocks[0].start, blocks[-1].stop)
+        numbers = (self.encoding.numbers(batch, self.dtype, self.where) for batch in batches)
+        for block, values in zip(blocks, rechunk(numbers, max(blocks[0].n_rows, 1)), strict=False):
+            refused = np.isinf(values) if gaps else ~np.isfinite(values)
+            if refused.any():
                 row, column = np.unravel_index(int(np.argmax(refused)), refused.shape)
                 raise self._not_finite(values[row, column], block.start + int(row), int(column))
             yield block, values
