@@ -17,14 +17,15 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bigcons.disk.places import make_temporary_folder
+from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidInputError, first_line
 from bigcons.io.columns import DEFAULT_RULE, INDEX, MissingRule, rule_of_values
 from bigcons.validation import is_names
@@ -43,24 +44,6 @@ Load = Callable[[int, int, Sequence[int], int, int], Iterator[tuple[int, Rows]]]
 It is given the part, the rows of a batch, the places of the columns, and which rows are wanted: others may
 come as well.
 """
-
-
-class Reading(NamedTuple):
-    """How a call says that a source is read."""
-
-    header: bool | None = None
-    """Whether the first line of a file of text is a header."""
-    sep: str | None = None
-    """What separates the columns of a file of text; None if its name says so."""
-    decimal: str | None = None
-    """What stands before the fractions of numbers in a file of text; None for a point."""
-    missing: tuple[str, ...] = ()
-    """What is missing in any column, besides what is so by default."""
-    are_objects: bool = False
-    """Whether the caller knows that rows of a list are objects."""
-
-
-DEFAULT_READING = Reading()
 
 
 @dataclass
@@ -262,13 +245,9 @@ def with_index(source: Source, at: int | None) -> Source:
 
 def check_matrix(shape: Sequence[float], where: str) -> None:
     """Raise InvalidInputError unless an array is a matrix that may be meant."""
-    if len(shape) != 2:
+    if len(shape) != 2 or shape[0] > 1 << 40 or shape[1] > 1 << 24:
         raise InvalidInputError(
-            f"{where} has {len(shape)} dimension(s), not 2; pass one row per object. Reshape your data."
-        )
-    if shape[0] > 1 << 40 or shape[1] > 1 << 24:
-        raise InvalidInputError(
-            f"{where} has shape {tuple(shape)}; pass at most {1 << 40:,} rows and {1 << 24:,} columns."
+            f"{where} has {len(shape)} dimension(s), {tuple(shape)}; pass one row per object, reshaped."
         )
 
 
@@ -321,33 +300,22 @@ def is_sparse(x: Any) -> bool:
     return type(x).__module__.startswith("scipy.") or (hasattr(x, "format") and hasattr(x, "dtype"))
 
 
-def rows_source(rows: Sequence[Any], role: str, are_objects: bool) -> Source:
-    """Return the source of a list of rows of equal length.
-
-    Rows of labels that are arrays, or fewer than their columns, may be partitions and are refused unless they
-    ``are_objects``.
-    """
+def rows_source(rows: Sequence[Any], role: str) -> Source:
+    """Return the source of a list of rows of equal length."""
     try:
         if any(isinstance(row, (str, set, frozenset)) for row in rows):
             raise TypeError("an entry is text or a set")
-        width = len(rows[0]) if rows else 0
-        matrix = np.empty((len(rows), width), dtype=object)  # keeps numbers and text apart
+        matrix = np.empty((len(rows), len(rows[0]) if rows else 0), dtype=object)  # numbers and text stay so
         for number, row in enumerate(rows):
-            if len(row) != width:
-                raise ValueError(f"row {number} has {len(row)} value(s) but row 0 has {width}")
+            if len(row) != matrix.shape[1]:
+                raise ValueError(f"row {number} has {len(row)} value(s) but row 0 has {matrix.shape[1]}")
             matrix[number] = row
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
             f"{role} is a list, but no matrix ({first_line(error)}); pass a list of values, one per column, "
             "for each object, None where one is missing."
         ) from None
-    may_be_runs = len(rows) < width or (len(rows) > 0 and hasattr(rows[0], "__array__"))
-    if role == "labels" and may_be_runs and not are_objects:
-        raise InvalidInputError(
-            f"labels is a list of {len(rows)} rows of {width} labels, which may be partitions or objects; "
-            "pass Ensemble.from_runs(x) if each row is a partition, or numpy.array(x) if each is an object."
-        )
-    return array_source(np.asarray(rows) if role == "features" and width else matrix, role)
+    return array_source(np.asarray(rows) if role == "features" and matrix.size else matrix, role)
 
 
 # Columns in memory, and ensembles
@@ -357,41 +325,31 @@ def columns_source(
     columns: Sequence[Any], n_rows: int, names: Sequence[str] | None = None, ids: Ids | None = None
 ) -> Source:
     """Return labels as one ``(n_rows,)`` array per column, which may be a memory map of a file."""
-    for index, column in enumerate(columns):
-        if len(column) != n_rows or getattr(column, "ndim", 1) != 1:
-            raise InvalidInputError(
-                f"column {index} has shape {np.shape(column)} but n_objects={n_rows}; "
-                f"pass one label per object, shape ({n_rows},)."
-            )
     load = sliced(lambda start, stop, places: [np.asanyarray(columns[c][start:stop]) for c in places])
     return Source("labels", names, len(columns), [n_rows], load, 8.0, ids=ids)
 
 
 def ensemble_source(ensemble: Any, where: str) -> Source:
-    """Return an ensemble as a source of its original label values."""
-    values = ensemble.categories
+    """Return an ensemble as a source of its original label values.
+
+    Of soft clusterings, labels are the largest memberships, -1 where these are missing.
+    """
+    values = [None] * ensemble.n_partitions if ensemble.is_soft else ensemble.categories
 
     def read(start: int, stop: int, columns: Sequence[int]) -> Rows:
-        codes = np.ascontiguousarray(ensemble.read(start, stop).T)
+        rows = ensemble.read(start, stop)
+        if ensemble.is_soft:
+            parts = [rows[:, ensemble.offsets[u] : ensemble.offsets[u + 1]] for u in columns]
+            return [np.where(part.any(axis=1), part.argmax(axis=1), MISSING) for part in parts]
+        codes = np.ascontiguousarray(rows.T)
         return [values_of(codes[c], values[c]) for c in columns]
 
-    load = sliced(read, ensemble.chunk_rows)
-    source = Source(where, ensemble.names, ensemble.n_partitions, [ensemble.n_objects], load, 8.0)
+    column_bytes = 8.0 + (2.0 * ensemble.row_bytes / ensemble.n_partitions if ensemble.is_soft else 0.0)
+    load = sliced(read, 1 if ensemble.is_soft else ensemble.chunk_rows)
+    lengths = [ensemble.n_objects]
+    source = Source(where, ensemble.names, ensemble.n_partitions, lengths, load, column_bytes)
     source.ids, source.rules = ensemble.id_column, [rule_of_values(known) for known in values]
     return source
-
-
-def hardened_source(ensemble: Any) -> Source:
-    """Return the largest membership in each partition of soft clusterings, -1 where missing."""
-
-    def read(start: int, stop: int, columns: Sequence[int]) -> Rows:
-        memberships, offsets = ensemble.read(start, stop), ensemble.offsets
-        parts = [memberships[:, offsets[u] : offsets[u + 1]] for u in columns]
-        return [np.where(part.any(axis=1), part.argmax(axis=1), -1) for part in parts]
-
-    column_bytes = 8.0 + 2.0 * ensemble.row_bytes / ensemble.n_partitions
-    shape = ensemble.n_partitions, [ensemble.n_objects]
-    return Source("memberships", ensemble.names, *shape, sliced(read), column_bytes, ids=ensemble.id_column)
 
 
 def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
@@ -411,45 +369,45 @@ def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
 
 def frame_source(frame: Any, where: str) -> Source:
     """Return a pandas DataFrame, whose index is read as the ids only."""
+    import pyarrow as pa
+
+    def column(series: Any) -> Any:
+        """Return a column as numpy or, of a type that numpy has not, as Arrow."""
+        if isinstance(series.dtype, np.dtype):
+            return series.to_numpy()
+        with _converted(f"column {str(series.name)!r} of {where} has type {series.dtype}"):
+            return pa.array(series, from_pandas=True)
+
+    def types() -> Sequence[pa.DataType]:
+        """Return the Arrow types; those of objects are inferred from the values."""
+        kinds: list[pa.DataType] = []
+        for c in range(frame.shape[1]):
+            series = frame.iloc[:, c]
+            with _converted(f"{where} has mixed types in {str(series.name)!r}"):
+                kinds += pa.Schema.from_pandas(series.to_frame(), preserve_index=False).types
+        return kinds
 
     def read(start: int, stop: int, columns: Sequence[int]) -> Rows:
         part = frame.iloc[start:stop]
-        return [_column_of_pandas(part.iloc[:, c], where) for c in columns]
+        return [column(part.iloc[:, c]) for c in columns]
 
-    source = Source(where, frame.columns, frame.shape[1], [len(frame)], sliced(read))
-    source.types = lambda: [_type_of_pandas(frame.iloc[:, c], where) for c in range(frame.shape[1])]
+    source = Source(where, frame.columns, frame.shape[1], [len(frame)], sliced(read), types=types)
     index, name = frame.index, INDEX if frame.index.name is None else frame.index.name
-    load = sliced(
-        lambda start, stop, _: [_column_of_pandas(index_frame(index[start:stop], where).iloc[:, 0], where)]
-    )
+    load = sliced(lambda start, stop, _: [column(index_frame(index[start:stop], where).iloc[:, 0])])
     source.index, source.is_named = Source(where, [name], 1, [len(frame)], load), is_names(index)
     return source
 
 
-def _column_of_pandas(series: Any, where: str) -> Any:
-    """Return a column as numpy or, of a type that numpy has not, as Arrow."""
-    import pyarrow as pa
-
-    if isinstance(series.dtype, np.dtype):
-        return series.to_numpy()
-    try:
-        return pa.array(series, from_pandas=True)
-    except pa.ArrowException:
-        raise InvalidInputError(
-            f"column {str(series.name)!r} of {where} has type {series.dtype}; convert it to numbers or text."
-        ) from None
-
-
-def _type_of_pandas(series: Any, where: str) -> pa.DataType:
-    """Return the Arrow type of a column; that of objects is inferred from the values."""
+@contextmanager
+def _converted(what: str) -> Iterator[None]:
+    """Raise InvalidInputError for a column that Arrow cannot take."""
     import pyarrow as pa
 
     try:
-        return pa.Schema.from_pandas(series.to_frame(), preserve_index=False).types[0]
+        yield
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInputError(
-            f"{where} has mixed types in {str(series.name)!r} ({first_line(error)}); convert each column to "
-            "one type."
+            f"{what} ({first_line(error)}); convert each column to numbers or text."
         ) from None
 
 
@@ -501,11 +459,6 @@ _INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
 def pandas_index(schema: pa.Schema) -> int | None:
     """Return the position of the column that was the index of a data frame; None if none was."""
     stored = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-    if any(isinstance(entry, dict) and entry.get("step") not in (None, 1) for entry in stored):
-        raise InvalidInputError(
-            "the table has an index in steps that is told, not stored; write it by to_parquet(index=True), "
-            "or call reset_index(drop=True) if it names no rows."
-        )
     names = [name for name in stored if isinstance(name, str) and name in schema.names]
     names = names or [name for name in schema.names if _INDEX_NAME.fullmatch(name)]
     if len(names) > 1:
@@ -579,14 +532,12 @@ class _Parts:
     def __init__(self, part: Callable[[int], Any], n_parts: int) -> None:
         self._part, self._n_parts = part, n_parts
         self._ahead: dict[int, Any] = {}
-        self._folder: Path | None = None
+        self._folder = make_temporary_folder()
         self._kept: set[int] = set()
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def read(self, part: int) -> Any:
         """Return a part."""
-        if self._folder is None:
-            self._folder = make_temporary_folder()
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         path = self._folder / f"{part}.pickle"
         if part in self._kept:
             with path.open("rb") as file:
@@ -606,18 +557,12 @@ class _Parts:
         from dask.base import get_scheduler
 
         client, distributed = getattr(get_scheduler(), "__self__", None), sys.modules.get("distributed")
-        if distributed is None or not isinstance(client, distributed.Client) or _is_within_task(distributed):
-            return self._part(part).compute()
-        last = min(part + max(sum(client.nthreads().values()), 1), self._n_parts - 1)
-        new = [p for p in range(part, last + 1) if p not in self._kept and p not in self._ahead]
-        self._ahead |= zip(new, client.compute([self._part(p) for p in new]), strict=True)
-        return self._ahead.pop(part).result()
-
-
-def _is_within_task(distributed: Any) -> bool:
-    """Return whether this is a task of Dask, whose thread is not to wait for others."""
-    try:
-        distributed.get_worker()
-    except ValueError:
-        return False
-    return True
+        if distributed is not None and isinstance(client, distributed.Client):
+            try:
+                distributed.get_worker()  # within a task, whose thread is not to wait for others
+            except ValueError:
+                last = min(part + max(sum(client.nthreads().values()), 1), self._n_parts - 1)
+                new = [p for p in range(part, last + 1) if p not in self._kept and p not in self._ahead]
+                self._ahead |= zip(new, client.compute([self._part(p) for p in new]), strict=True)
+                return self._ahead.pop(part).result()
+        return self._part(part).compute()

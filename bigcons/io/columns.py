@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,6 +41,11 @@ class Selection:
     sep: str | None = None
     decimal: str | None = None
     categorical: Columns | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is missing in any column, besides what is so by default."""
+        return () if isinstance(self.missing, Mapping) else missing_rule(self.missing).more_words
 
 
 def select(
@@ -126,31 +131,16 @@ def given_for(x: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None and name != "source"}
 
 
-def choose(
-    source: Source,
-    choice: Selection,
-    check: Callable[[Source], None] = lambda _: None,
-    *,
-    with_ids: bool = True,
-) -> Source:
+def choose(source: Source, choice: Selection, *, with_ids: bool = True) -> Source:
     """Return a source with the columns of a choice, and with its ids; see `select`.
 
-    What ``check`` raises of the columns comes before the ids are read. Names of rows that were not asked for
-    are read ``with_ids`` only.
+    Names of rows that were not asked for are read ``with_ids`` only.
     """
-    dropped = {
-        position
-        for column in listed(choice.drop)
-        if not is_index(source, column)
-        for position in positions_of(source, column)
-    }
-    positions = list(range(source.n_columns))
-    if choice.columns is not None:
-        positions = [
-            position for column in listed(choice.columns) for position in positions_of(source, column)
-        ]
-        if len(set(positions)) < len(positions):
-            raise InvalidInputError(f"columns={choice.columns!r} has one twice; name each once.")
+    drops = [column for column in listed(choice.drop) if not is_index(source, column)]
+    dropped = {position for column in drops for position in positions_of(source, column)}
+    positions = [position for column in listed(choice.columns) for position in positions_of(source, column)]
+    if len(set(positions)) < len(positions):
+        raise InvalidInputError(f"columns={choice.columns!r} has one twice; name each once.")
     rows = None
     if choice.id is not None and is_index(source, choice.id):
         rows = source.index
@@ -158,26 +148,22 @@ def choose(
         (at,) = positions_of(source, choice.id, may_be_pattern=False)
         rows = (source.text or source).selected([at])
         dropped.add(at)
-    elif with_ids and source.is_named and source.ids is None:
-        rows = None if any(is_index(source, column) for column in listed(choice.drop)) else source.index
+    elif with_ids and source.is_named and source.ids is None and len(drops) == len(listed(choice.drop)):
+        rows = source.index
+    positions = positions if choice.columns is not None else list(range(source.n_columns))
     positions = [position for position in positions if position not in dropped]
     if not positions and (choice.columns, choice.drop, choice.id) != (None, None, None):
         raise InvalidInputError(f"{source.where} has no columns left; choose at least one besides the id.")
     chosen = source.selected(positions)
-    categorical = {
-        position for column in listed(choice.categorical) for position in positions_of(source, column)
-    }
-    chosen.categorical |= {place for place, position in enumerate(positions) if position in categorical}
-    if choice.missing is not None:
-        names = chosen.names or [str(position) for position in positions]
-        by_column = choice.missing if isinstance(choice.missing, Mapping) else {}
-        for name in by_column:
-            positions_of(source, name, may_be_pattern=False)
-        by_column = {str(name): values for name, values in by_column.items()} or dict.fromkeys(
-            names, choice.missing
-        )
-        chosen.rules = [missing_rule(by_column.get(name)) for name in names]
-    check(chosen)
+    named = {position for column in listed(choice.categorical) for position in positions_of(source, column)}
+    chosen.categorical |= {place for place, position in enumerate(positions) if position in named}
+    if isinstance(choice.missing, Mapping):
+        rules = [DEFAULT_RULE] * source.n_columns
+        for column, values in choice.missing.items():
+            rules[positions_of(source, column, may_be_pattern=False)[0]] = missing_rule(values)
+        chosen.rules = [rules[position] for position in positions]
+    elif choice.missing is not None:
+        chosen.rules = [missing_rule(choice.missing)] * len(positions)
     if rows is not None:
         chosen.ids = scan_ids(rows, rows.names[0] if rows.names else "id", is_index=rows is source.index)
     return chosen

@@ -30,8 +30,6 @@ from bigcons.errors import (
     shown,
 )
 from bigcons.io.batches import (
-    DEFAULT_READING,
-    Reading,
     Rows,
     Source,
     array_source,
@@ -40,7 +38,7 @@ from bigcons.io.batches import (
     sliced,
     with_index,
 )
-from bigcons.io.columns import INDEX, MISSING_WORDS, Selection, loose_number, source_of
+from bigcons.io.columns import MISSING_WORDS, Selection, loose_number, source_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +47,9 @@ if TYPE_CHECKING:
 
     File = Path | BucketPlace
     """A file or folder, on a disk or in a bucket."""
+
+_PLAINLY = Selection(None)
+"""How files are read by default."""
 
 STANDARD_INPUT = "standard input"
 IN_MEMORY = "in memory"
@@ -73,7 +74,7 @@ def file_of(path: StorePath | File) -> File:
     return Path(given) if isinstance(place, DiskPlace) else place
 
 
-def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READING) -> Source:
+def open_path(source: StorePath | File, role: str, how: Selection = _PLAINLY) -> Source:
     """Return the source of the file, folder, pattern or Zarr array at a path or URL."""
     place, path = place_of(source), file_of(source)
     name = path.name.lower()
@@ -105,7 +106,7 @@ def open_path(source: StorePath | File, role: str, how: Reading = DEFAULT_READIN
     )
 
 
-def open_files(paths: Sequence[File], role: str, how: Reading, where: str | None = None) -> Source:
+def open_files(paths: Sequence[File], role: str, how: Selection, where: str | None = None) -> Source:
     """Return the source of the rows of several files, one after another."""
     if not paths:
         raise StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
@@ -310,7 +311,7 @@ def _open_zarr(place: Place, role: str) -> Any:
         chosen = [role] if role in members else members
         if len(chosen) != 1:
             raise InvalidInputError(
-                f"{place} is a group of {len(chosen)} arrays; pass the path of the one with the {role}."
+                f"{place} is a group of {len(chosen)} arrays; pass the path of one of them."
             )
         place = place / chosen[0]
     return open_array(place)
@@ -319,7 +320,7 @@ def _open_zarr(place: Place, role: str) -> Any:
 # Text
 
 
-def csv_source(path: File, where: str, role: str, how: Reading) -> Source:
+def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
     """Return values separated by commas or tabs, plain or compressed, read as a stream.
 
     Labels are read as text, each cell as it is; otherwise column types are inferred from the first megabyte,
@@ -336,7 +337,7 @@ def csv_source(path: File, where: str, role: str, how: Reading) -> Source:
     places = [str(c) for c in range(width)]
 
     def open_text(types: Sequence[pa.DataType], columns: Sequence[int], *, as_text: bool) -> Any:
-        missing = [*MISSING_WORDS, *how.missing]
+        missing = [*MISSING_WORDS, *how.words]
         if as_text:  # an empty line of a single column may be an object without a value
             missing = [""] if width == 1 else []
         return arrow.open_csv(
@@ -416,15 +417,12 @@ def _content_of(path: File) -> Any:
 def _first_lines(path: File, where: str, separator: str) -> tuple[list[list[str]], int]:
     """Return the cells of the first two lines, but empty ones, and the number of the first of them."""
     with _content_of(path) as content:
-        longest = 1 << 23
-        head = content.read(longest)
+        head = content.read(1 << 23)
     if head.removeprefix(b"\xef\xbb\xbf").startswith(_NO_TEXT) or b"\0" in head[: 1 << 16]:
         raise InvalidInputError(
             f"{where} is no CSV, but begins with {head[:12]!r} or has NUL bytes; get or save it as CSV."
         )
     end = head.rfind(b"\n") + 1
-    if len(head) == longest and not end:
-        raise InvalidInputError(f"{where} has a line of more than {longest:,} bytes; write it as Zarr.")
     reader = csv.reader(io.StringIO(head[: end or None].decode("utf-8-sig"), newline=""), delimiter=separator)
     lines: list[list[str]] = []
     n_first = 0
@@ -437,11 +435,8 @@ def _first_lines(path: File, where: str, separator: str) -> tuple[list[list[str]
     if not lines:
         raise InvalidInputError(f"{where} is empty; write one line per object.")
     marks = [mark for mark in ";\t|, " if mark in lines[0][0] and mark in "".join(lines[-1])]
-    if (
-        len(lines[0]) == 1
-        and marks
-        and (marks[0] != " " or loose_number(lines[-1][0].split()[0]) is not None)
-    ):
+    may_separate = marks and (marks[0] != " " or loose_number(lines[-1][0].split()[0]) is not None)
+    if len(lines[0]) == 1 and may_separate:
         raise InvalidInputError(
             f"{where} begins with {lines[0][0][:40]!r}, of which {marks[0]!r} may separate columns; pass "
             f"sep={marks[0]!r} of bigcons.select (--sep {marks[0]!r}), or another."
@@ -499,7 +494,15 @@ def joined(sources: Sequence[Source], where: str | None = None) -> Source:
     """Return the rows of several sources of the same columns, one after another."""
     first = sources[0]
     for source in sources:
-        _refuse_other_columns(first, source)
+        if (source.names or source.n_columns, source.index is None) != (
+            first.names or first.n_columns,
+            first.index is None,
+        ):
+            raise InvalidInputError(
+                f"{source.where} has other columns than {Path(first.where).name}, or another order: "
+                f"{shown(source.names or ['no names'])}; write all files with the same ones, or pass them "
+                "to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition."
+            )
 
     def load(
         part: int, rows: int, columns: Sequence[int], start: int, stop: int
@@ -514,43 +517,19 @@ def joined(sources: Sequence[Source], where: str | None = None) -> Source:
         """Return text where any of the sources has text."""
         import pyarrow as pa
 
-        of_sources = [source.column_types() or [] for source in sources]
-        return [
-            next(filter(pa.types.is_large_string, kinds), kinds[0]) for kinds in zip(*of_sources, strict=True)
-        ]
+        kinds_of_columns = zip(*(source.column_types() or [] for source in sources), strict=True)
+        return [next(filter(pa.types.is_large_string, kinds), kinds[0]) for kinds in kinds_of_columns]
 
     where = where or f"{first.where} and {len(sources) - 1} more"
     lengths = [source.n_rows for source in sources]
     made = Source(where, first.names, first.n_columns, lengths, load, max(s.column_bytes for s in sources))
     made.types = None if any(source.types is None for source in sources) else types
-    made.is_text, made.of_text = first.is_text, any(source.of_text for source in sources)
+    made.is_text, made.of_text, made.is_named = first.is_text, first.of_text, first.is_named
     made.fixed_bytes = max(source.held_bytes for source in sources)
-    made.is_named = first.is_named
-    if all(source.text is not None for source in sources):
-        made.text = joined([source.text for source in sources if source.text is not None], where)
-    if all(source.index is not None for source in sources):
-        made.index = joined([source.index for source in sources if source.index is not None], where)
+    for name in ("text", "index"):
+        if None not in (parts := [getattr(source, name) for source in sources]):
+            setattr(made, name, joined(parts, where))
     return made
-
-
-def _refuse_other_columns(first: Source, other: Source) -> None:
-    """Raise InvalidInputError unless two files have the same columns in the same order."""
-    names, others = (
-        [*([] if source.index is None else [INDEX]), *(source.names or map(str, source.positions))]
-        for source in (first, other)
-    )
-    if names == others and (first.names is None) == (other.names is None):
-        return
-    if (first.names is None) != (other.names is None):
-        what = "no names of columns, or alone has them"
-    elif lacking := [name for name in names if name not in others] or [n for n in others if n not in names]:
-        what = f"other columns than {Path(first.where).name}, such as {shown(lacking)}"
-    else:
-        what = f"the columns of {Path(first.where).name} in another order"
-    raise InvalidInputError(
-        f"{other.where} has {what}; write all files with the same columns in the same order, or pass them to "
-        "Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition."
-    )
 
 
 # Parquet

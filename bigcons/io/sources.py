@@ -6,7 +6,7 @@ pandas, polars, dask, Arrow and AnnData are known by the module of their types, 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import numpy as np
 from bigcons.disk.files import check_file
 from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line
 from bigcons.io.batches import (
-    Reading,
     Source,
     array_source,
     arrow_source,
@@ -27,7 +26,7 @@ from bigcons.io.batches import (
     is_sparse,
     rows_source,
 )
-from bigcons.io.columns import Selection, choose, given_for, is_index, missing_rule, source_of
+from bigcons.io.columns import Selection, choose, given_for, is_index
 from bigcons.io.files import (
     KNOWN,
     describe,
@@ -41,41 +40,38 @@ from bigcons.io.files import (
 
 
 def open_source(
-    x: Any,
-    role: str,
-    *,
-    are_objects: bool = False,
-    with_ids: bool = True,
-    usual_id: str | None = None,
-    check: Callable[[Source], None] = lambda _: None,
+    x: Any, role: str, *, are_objects: bool = False, with_ids: bool = True, usual_id: str | None = None
 ) -> Source:
     """Return what a user holds as a source; ``role`` is "labels", "features", "memberships" or "pairs".
 
     ``x`` is one of `KINDS`, or one of these after `select`. Of labels and features, paths may be URLs.
 
     ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are not read.
-    ``usual_id`` is the name of the ids by default, where the source has such a column or index. What
-    ``check`` raises of the chosen columns comes before any id is read.
+    ``usual_id`` is the name of the ids by default, where the source has such a column or index.
 
     Raises InvalidInputError for anything else, and for what can be read in two ways, and StoreNotFoundError
     for a missing file.
     """
-    held, given = source_of(x), given_for(x)
-    missing = given.get("missing")
-    words = () if isinstance(missing, Mapping) else missing_rule(missing).more_words
-    how = Reading(given.get("header"), given.get("sep"), given.get("decimal"), words, are_objects)
-    are_paths = how.sep is not None and isinstance(held, (list, tuple))  # of any suffix
-    source = open_files([*map(file_of, held)], role, how) if are_paths else _open(held, role, how)
+    choice = x if isinstance(x, Selection) else Selection(x)
+    held = choice.source
+    are_paths = choice.sep is not None and isinstance(held, (list, tuple))  # of any suffix
+    source = open_files([*map(file_of, held)], role, choice) if are_paths else _open(held, role, choice)
     is_ensemble = hasattr(held, "categories") and hasattr(held, "n_partitions")
-    _refuse_options(given, describe(held), role, source, is_ensemble=is_ensemble)
+    _refuse_options(given_for(x), describe(held), role, source, is_ensemble=is_ensemble)
     if role == "pairs":  # whose columns are chosen by name
         return source
-    choice = x if isinstance(x, Selection) else Selection(x)
     if role == "labels" and source.where == "obs" and choice.columns is None:
         raise InvalidInputError(
             "obs of an AnnData may have measurements beside partitions; name the partitions, such as "
             "columns='leiden*' (--columns 'leiden*')."
         )
+    if source.where == role == "labels" and isinstance(held, (list, tuple)) and not are_objects:
+        n_rows, width = len(held), source.n_columns
+        if n_rows < width or (n_rows and hasattr(held[0], "__array__")):
+            raise InvalidInputError(
+                f"labels is a list of {n_rows} rows of {width} labels, which may be partitions or objects; "
+                "pass Ensemble.from_runs(x) if rows are partitions, numpy.array(x) if they are objects."
+            )
     source.is_given = role == "labels" and not is_ensemble and not isinstance(held, Source)
     source.may_be_other = source.is_given and choice.columns is None and not are_objects
     has_usual = usual_id in (source.names or ()) or (
@@ -83,7 +79,7 @@ def open_source(
     )
     if has_usual and choice.id is None and source.ids is None:
         choice = replace(choice, id=usual_id)
-    return choose(source, choice, check, with_ids=with_ids)
+    return choose(source, choice, with_ids=with_ids)
 
 
 def as_table(x: Any) -> Any:
@@ -120,7 +116,7 @@ def _refuse_options(
             raise InvalidInputError(f"{name}= is for {kind}, not {what}; leave it out.", parameter=name)
 
 
-def _open(x: Any, role: str, how: Reading) -> Source:
+def _open(x: Any, role: str, how: Selection) -> Source:
     for recognizes, opens in KINDS:
         if recognizes(x):
             return opens(x, role, how)
@@ -145,7 +141,7 @@ def _is_column(x: Any) -> bool:
     return type(x).__name__ == "Series" or (_package(x) == "pyarrow" and hasattr(x, "null_count"))
 
 
-def _open_array(x: Any, role: str, _: Reading) -> Source:
+def _open_array(x: Any, role: str, _: Selection) -> Source:
     if is_sparse(x) and role != "features":
         raise InvalidInputError(
             f"{role} is a sparse {type(x).__name__}; pass x.toarray(), with missing=[0] if what is not "
@@ -154,7 +150,7 @@ def _open_array(x: Any, role: str, _: Reading) -> Source:
     return array_source(x, role)
 
 
-def _open_anndata(x: Any, role: str, how: Reading) -> Source:
+def _open_anndata(x: Any, role: str, how: Selection) -> Source:
     """Return the obs of an AnnData as labels, or its X as features; names of obs are the ids."""
     obs = frame_source(x.obs, "obs")
     source = obs if role == "labels" else _open(x.X, role, how)
@@ -162,7 +158,7 @@ def _open_anndata(x: Any, role: str, how: Reading) -> Source:
     return source
 
 
-def _open_h5ad(path: Any, role: str, how: Reading) -> Source:
+def _open_h5ad(path: Any, role: str, how: Selection) -> Source:
     """Return the source of an AnnData in a file, of which X stays on the disk."""
     refuse_bucket(path)
     try:
@@ -181,16 +177,13 @@ def _open_h5ad(path: Any, role: str, how: Reading) -> Source:
         ) from None
 
 
-KINDS: list[tuple[Callable[[Any], bool], Callable[[Any, str, Reading], Source]]] = [
+KINDS: list[tuple[Callable[[Any], bool], Callable[[Any, str, Selection], Source]]] = [
     (lambda x: isinstance(x, Source), lambda x, *_: x),
     (lambda x: _package(x) in ("dask", "dask_expr"), lambda x, role, _: dask_source(x, role)),
     (lambda x: _is_path(x) and os.fspath(x).lower().endswith(".h5ad"), _open_h5ad),
     (_is_path, open_path),
     (is_list_of_paths, lambda x, role, how: open_files([*map(file_of, x)], role, how)),
-    (
-        lambda x: isinstance(x, (list, tuple)),
-        lambda x, role, how: rows_source(x, role, how.are_objects),
-    ),
+    (lambda x: isinstance(x, (list, tuple)), lambda x, role, _: rows_source(x, role)),
     (lambda x: _package(x) == "anndata" and hasattr(x, "obs"), _open_anndata),
     (
         lambda x: _package(x) == "pandas" and hasattr(x, "columns"),

@@ -19,7 +19,7 @@ from bigcons.disk.arrays import digest_text
 from bigcons.disk.files import StorePath
 from bigcons.disk.places import place_of
 from bigcons.disk.schema import FORMAT_VERSION
-from bigcons.io.batches import Source, hardened_source
+from bigcons.io.batches import Source, ensemble_source
 from bigcons.io.columns import INDEX, Column, Columns, Selection, select
 from bigcons.io.factorize import check_chunk_rows
 from bigcons.io.files import describe, is_parquet, provenance_of_files
@@ -428,7 +428,9 @@ class Ensemble(Objects):
         if not self.is_soft:
             return self if out is None else self.save(out, overwrite=overwrite)
         provenance = {"made_by": "harden", "source": self.path or "in memory"}
-        return ensemble_of(hardened_source(self), out, provenance=provenance, overwrite=overwrite)
+        return ensemble_of(
+            ensemble_source(self, "memberships"), out, provenance=provenance, overwrite=overwrite
+        )
 
     def __getitem__(self, key: Any) -> Ensemble:
         """Return some partitions, or some objects, as an ensemble in memory.
