@@ -29,15 +29,7 @@ from bigcons.errors import (
     first_line,
     shown,
 )
-from bigcons.io.batches import (
-    Rows,
-    Source,
-    array_source,
-    count_rows,
-    pandas_index,
-    sliced,
-    with_index,
-)
+from bigcons.io.batches import Rows, Source, array_source, count_rows, pandas_index, sliced, with_index
 from bigcons.io.columns import MISSING_WORDS, Selection, loose_number, source_of
 
 if TYPE_CHECKING:

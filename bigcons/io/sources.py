@@ -185,10 +185,7 @@ KINDS: list[tuple[Callable[[Any], bool], Callable[[Any, str, Selection], Source]
     (is_list_of_paths, lambda x, role, how: open_files([*map(file_of, x)], role, how)),
     (lambda x: isinstance(x, (list, tuple)), lambda x, role, _: rows_source(x, role)),
     (lambda x: _package(x) == "anndata" and hasattr(x, "obs"), _open_anndata),
-    (
-        lambda x: _package(x) == "pandas" and hasattr(x, "columns"),
-        lambda x, role, _: frame_source(x, role),
-    ),
+    (lambda x: _package(x) == "pandas" and hasattr(x, "columns"), lambda x, role, _: frame_source(x, role)),
     (
         lambda x: not _is_column(x) and (hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")),
         lambda x, role, _: arrow_source(x, role),

@@ -264,7 +264,10 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     n, names = columns[0].n_objects, columns[0].row_names
     tables.refuse_other_objects("labels", columns[1].n_objects, columns[1].row_names, "truth has", n, names)
     stated = np.asarray(confidence, np.float64).ravel()
-    tables.refuse_other_objects("confidence", stated.size, names_of_rows(confidence), "truth has", n, names)
+    of_labels = columns[1].row_names
+    tables.refuse_other_objects(
+        "confidence", stated.size, names_of_rows(confidence), "labels has", n, of_labels
+    )
     classes, clusters = (column.codes(0, n) for column in columns)
     judged = (classes >= 0) & (clusters >= 0)
     classes, clusters, stated = classes[judged], clusters[judged], stated[judged]

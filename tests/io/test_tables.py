@@ -169,7 +169,7 @@ def test_files__must_have_the_same_columns(tmp_path, suffix):
     np.testing.assert_array_equal(open_features(tmp_path, id="key").read(0, 6), frame[["a", "b"]])
     frame = frame[["key", "b", "a"]][:2]
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path, index=False)
-    with pytest.raises(InvalidInputError, match=rf"part-2\.{suffix} has the columns of .* another order"):
+    with pytest.raises(InvalidInputError, match=rf"part-2\.{suffix} has other columns .* another order"):
         Ensemble.from_labels(tmp_path, id="key")
 
 
