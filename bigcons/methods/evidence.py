@@ -55,11 +55,13 @@ class Evidence(ConsensusClusterer):
     normalize: str = "observed"
     weights: Any = None
     criterion: str = "n_clusters"
+    ties: str = "lowest"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("linkage", self.linkage, LINKAGES)
         check_choice("normalize", self.normalize, NORMALIZATIONS)
         check_choice("criterion", self.criterion, ("n_clusters", "lifetime"))
+        check_choice("ties", self.ties, ("lowest", "random"))
         budget = data_budget(self.memory, engine, ensemble)
         weights = weights_of(self, ensemble, engine)
         survey = take_survey(ensemble, engine, seed, 0, None if weights is None else weights.partitions)
@@ -69,7 +71,10 @@ class Evidence(ConsensusClusterer):
         n_rows = len(rows.labels)
         logger.info("%s distinct rows of %s objects", f"{n_rows:,}", f"{ensemble.n_objects:,}")
         within = _within(rows, self.normalize, weights)
-        order = order_by_content(rows, weights)
+        if self.ties == "lowest":
+            order = order_by_content(rows, weights)
+        else:
+            order = generator(seed, "eac.ties").permutation(n_rows)
         labels = rows.labels[order]
         if self.linkage == "single" and weights is None:
             merges = single_link(labels, self.normalize)
@@ -135,10 +140,15 @@ class EAC(Evidence):
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number of clusters, from 2 to one less than the objects, that stays
         the same over the widest range of heights; on a tie more clusters, as in the reference implementation.
+    ties : {"lowest", "random"}, default="lowest"
+        How to break ties: "lowest" merges the pair of the first rows (as far as the linkage visits rows in
+        order), which are those of the largest base clusters, whatever the order of objects and partitions;
+        "random" puts the rows in random order. Distances take few values, so ties are common; several seeds
+        show how much depends on them.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
-        For scikit-learn's signature; nothing is random.
+        Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
         Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None
@@ -200,10 +210,12 @@ class EACSingle(Evidence):
         Weights of the partitions, or "local" of base clusters, as for `EAC`.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
+    ties : {"lowest", "random"}, default="lowest"
+        How to break ties between pairs at equal distance, as for `EAC`.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
-        For scikit-learn's signature; nothing is random.
+        Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
         Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None
@@ -252,10 +264,12 @@ class EACAverage(Evidence):
         Weights of the partitions, or "local" of base clusters, as for `EAC`.
     criterion : {"n_clusters", "lifetime"}, default="n_clusters"
         "n_clusters", or "lifetime": the number that stays the same over the widest range of heights.
+    ties : {"lowest", "random"}, default="lowest"
+        How to break ties between pairs at equal distance, as for `EAC`.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
-        For scikit-learn's signature; nothing is random.
+        Seed of random ties; nothing else is random.
     memory : str, int or None, default=None
         Budget for the distinct label rows and their distances, 4 GB by default; refused if they do not fit.
     out : path-like or None, default=None

@@ -194,6 +194,17 @@ def test_eac__normalize_decides_what_a_missing_label_means():
     assert never_seen_together.linkage_[:, 2].tolist() == [1]
 
 
+@pytest.mark.parametrize("method", LINKAGES)
+def test_ties__at_random_let_any_of_equal_pairs_merge_first(method):
+    labels = np.array([[0, 0], [1, 1], [2, 2]])
+    found = {
+        tuple(EAC(2, linkage=method, ties="random", random_state=seed).fit(labels).labels_.tolist())
+        for seed in range(40)
+    }
+    assert found == {(0, 0, 1), (0, 1, 0), (1, 0, 0)}
+    assert EAC(2, linkage=method).fit(labels).labels_.tolist() == [0, 0, 1]
+
+
 @pytest.mark.parametrize("normalize", ["observed", "all"])
 @given(labels=label_matrices(min_objects=2, max_objects=12), k=st.integers(1, 3))
 def test_labels__are_those_of_the_merges_numbered_by_size(normalize, labels, k):
