@@ -76,30 +76,14 @@ BODIES = {
 PAIR_COLUMNS = ("i", "j", "n_agree", "n_seen")
 """The columns of a table with one row for each pair ``i < j``, in any order: Parquet, CSV, a data frame."""
 
-CLUSTER_COLUMNS = {
-    "cluster": "int64",
-    "size": "int64",
-    "confidence": "float64",
-    "stability": "float64",
-    "cohesion": "float64",
-    "tightness": "float64",
-    "separation": "float64",
-    "nearest": "int64",
-    "support": "float64",
-    "division": "float64",
-}
-PARTITION_COLUMNS = {
-    "partition": "string",
-    "n_labeled": "int64",
-    "n_clusters": "int64",
-    "nmi": "float64",
-    "adjusted_rand": "float64",
-    "hit_rate": "float64",
-    "false_join_rate": "float64",
-    "weight": "float64",
-    "redundancy": "float64",
-    "most_alike": "string",
-}
+CLUSTER_COLUMNS = {"cluster": "int64", "size": "int64"}
+CLUSTER_COLUMNS |= dict.fromkeys(
+    ("confidence", "stability", "cohesion", "tightness", "separation"), "float64"
+)
+CLUSTER_COLUMNS |= {"nearest": "int64", "support": "float64", "division": "float64"}
+PARTITION_COLUMNS = {"partition": "string", "n_labeled": "int64", "n_clusters": "int64"}
+PARTITION_COLUMNS |= dict.fromkeys(("nmi", "adjusted_rand", "hit_rate", "false_join_rate"), "float64")
+PARTITION_COLUMNS |= {"weight": "float64", "redundancy": "float64", "most_alike": "string"}
 """The columns of the tables of a consensus, and their types."""
 
 

@@ -6,7 +6,6 @@ A consensus keeps all of it. `bigcons.trust.n_clusters` finds the number and the
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -89,11 +88,6 @@ class NClustersChoice:
         if self.runner_up is not None:
             words.append(f"next best {self.runner_up}")
         return f"NClustersChoice({'; '.join(words)})"
-
-    def _repr_html_(self) -> str:
-        order = np.argsort(-merit(self.table), kind="stable")
-        best = {name: values[order].tolist() for name, values in self.table.items()}
-        return first_rows(f"{self!r}: Numbers of clusters, the best first", best)
 
 
 def tree_in_words(tree: ClusterTree) -> str:
@@ -377,9 +371,6 @@ class ClusterTree:
         of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
         return f"ClusterTree({tree_in_words(self)}; {of})"
 
-    def _repr_html_(self) -> str:
-        return first_rows(repr(self), self.table().to_pydict())
-
     def parts(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return facts and arrays to store, of which `of_parts` makes the tree again, without its placer."""
         choice = self.choice
@@ -449,9 +440,6 @@ class Trust(NamedTuple):
         more = ", ..." if len(pairs) > 3 else ""
         temperature = f"temperature {self.temperature:.2f}"
         return f"Trust({self.confidence.size:,} objects, {mean}, {rows}, {temperature}{merged}{more})"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self))}</p>" + cluster_rows(None, self.clusters)
 
 
 def mergers(clusters: pa.Table) -> dict[int, int]:

@@ -24,21 +24,8 @@ from bigcons.errors import InvalidIdsError, InvalidInputError
 from bigcons.io.ids import Ids
 from bigcons.io.labels import LabelColumn, are_other_rows, names_of_rows, refuse_other_rows
 from bigcons.memory import BLOCK_ROWS, Block, row_blocks
+from bigcons.store import store as stores
 from bigcons.store.clusters import ClusterTree, Trust, arrow_table, cluster_rows
-from bigcons.store.store import (
-    Objects,
-    Store,
-    StoredIds,
-    consistent,
-    data_frame,
-    export_to,
-    ids_first,
-    ids_of,
-    import_pandas,
-    reopened,
-    write_files,
-    write_ids,
-)
 from bigcons.validation import check_number, check_rows, is_names
 
 if TYPE_CHECKING:
@@ -51,7 +38,7 @@ PLACING, TREE = "placing.npz", "tree.npz"
 _RESTORE = "compute it again or restore the store from a copy."
 
 
-class Consensus(Objects):
+class Consensus(stores.Objects):
     """A stored consensus; arrays are read on demand.
 
     Attributes: ``path``, ``n_objects``, ``n_clusters`` (including empty ones), ``has_memberships`` (methods
@@ -73,7 +60,7 @@ class Consensus(Objects):
     >>> consensus.export("consensus.csv")
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: stores.Store) -> None:
         body = store.body
         self.path: str = str(store.place)
         self.n_objects: int = body["n_objects"]
@@ -87,7 +74,7 @@ class Consensus(Objects):
         self.has_trust: bool = body["trust"] is not None
         self.has_placing: bool = PLACING in body["files"]
         self._store = store
-        self.id_column: StoredIds | None = store.ids
+        self.id_column: stores.StoredIds | None = store.ids
 
     @classmethod
     def open(cls, path: StorePath) -> Consensus:
@@ -95,9 +82,9 @@ class Consensus(Objects):
 
         Raises StoreNotFoundError if it does not exist, CorruptStoreError if it is damaged.
         """
-        store = Store(place_of(path), KIND, _RESTORE)
+        store = stores.Store(place_of(path), KIND, _RESTORE)
         if (trust := store.body["trust"]) is not None:
-            with consistent(store.place, _RESTORE):
+            with stores.consistent(store.place, _RESTORE):
                 check_number("temperature", trust["temperature"], at_least=0, at_most=1)
                 arrow_table(CLUSTER_COLUMNS, trust["clusters"])
                 arrow_table(PARTITION_COLUMNS, trust["partitions"])
@@ -113,19 +100,17 @@ class Consensus(Objects):
         memberships: np.ndarray | None,
         *,
         trust: Trust | None = None,
-        history: Mapping[str, Any] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        results: Mapping[str, Any] | None = None,
-        provenance: Mapping[str, Any] | None = None,
         ids: Any = None,
         chunk_rows: int = BLOCK_ROWS,
         overwrite: bool = False,
+        **description: Mapping[str, Any] | None,
     ) -> Consensus:
         """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``.
 
         Without memberships, only labels are stored. Memberships may be any array-like that can be sliced; it
         is read block by block. ``trust`` is what `bigcons.metrics.trust` returns for them. ``ids`` identify
         the objects: an array, a column of a data frame, or an ensemble of the same objects that has some.
+        ``description`` are ``history``, ``parameters``, ``results`` and ``provenance``, mappings.
         """
         labels = np.asarray(labels)
         if memberships is not None and not hasattr(memberships, "shape"):
@@ -150,9 +135,9 @@ class Consensus(Objects):
             chunk_rows=chunk_rows,
             overwrite=overwrite,
             memberships=memberships is not None,
-            ids=ids_of(ids),
+            ids=stores.ids_of(ids),
         ) as writer:
-            writer.describe(history=history, parameters=parameters, results=results, provenance=provenance)
+            writer.describe(**description)
             columns: dict[str, Any] = {"labels": labels}
             if memberships is not None:
                 columns["memberships"] = memberships
@@ -191,7 +176,7 @@ class Consensus(Objects):
             writer = ConsensusWriter(folder, n_objects, n_clusters, min(chunk_rows, n_objects), memberships)
             entry, names = None, list[str]()
             if ids is not None:
-                entry, names = write_ids(folder, ids, n_objects, writer.facts["chunk_rows"])
+                entry, names = stores.write_ids(folder, ids, n_objects, writer.facts["chunk_rows"])
             yield writer
             write_head(folder, KIND, writer.body() | {"ids": entry}, [*writer.arrays, *names])
 
@@ -235,8 +220,8 @@ class Consensus(Objects):
 
     def to_pandas(self, **columns: Any) -> Any:
         """Return a pandas dataframe, see `to_arrow`; ids that were an index are its index again."""
-        import_pandas()
-        return data_frame(self.to_arrow(**columns), self.id_column)
+        stores.import_pandas()
+        return stores.data_frame(self.to_arrow(**columns), self.id_column)
 
     @property
     def trust(self) -> Trust:
@@ -313,7 +298,7 @@ class Consensus(Objects):
         asked = (memberships, confidence, min_confidence)
         none = self._exported(Block(0, 0, 0), *asked)
         types = {name: of.dtype if isinstance(of, np.ndarray) else of.type for name, of in none.items()}
-        with export_to(path, self.n_objects, types, overwrite=overwrite) as write:
+        with stores.export_to(path, self.n_objects, types, overwrite=overwrite) as write:
             for block in self.blocks():
                 write([*self._exported(block, *asked).values()])
 
@@ -333,7 +318,7 @@ class Consensus(Objects):
             columns |= {f"cluster_{k}": np.ascontiguousarray(column) for k, column in enumerate(soft.T)}
         if self.id_column is None:
             return columns
-        return ids_first(columns, self.id_column, self.id_column.read(*rows))
+        return stores.ids_first(columns, self.id_column, self.id_column.read(*rows))
 
     def read_placing(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return what places new objects in the clusters: facts and arrays of the method.
@@ -397,16 +382,11 @@ class Consensus(Objects):
         if self.has_placing:
             self.read_placing()
         _ = self.tree
-        return {
-            "kind": KIND,
-            "path": self.path,
-            "n_objects": self.n_objects,
-            "n_blocks": len(self.blocks()),
-            "n_unlabeled": n_unlabeled,
-        }
+        found = {"n_blocks": len(self.blocks()), "n_unlabeled": n_unlabeled}
+        return {"kind": KIND, "path": self.path, "n_objects": self.n_objects, **found}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return reopened, (Consensus, self.path)
+        return stores.reopened, (Consensus, self.path)
 
     def __repr__(self) -> str:
         method = self.parameters.get("method", "consensus")
@@ -479,7 +459,7 @@ class ConsensusWriter:
 
     def write_parts(self, name: str, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write facts and arrays to the file `PLACING` or `TREE`."""
-        self._body["files"] |= write_files(self._folder, {name: pack(facts, arrays)})
+        self._body["files"] |= stores.write_files(self._folder, {name: pack(facts, arrays)})
 
     def describe(self, **description: Mapping[str, Any] | None) -> None:
         """Set the description of the solve in the head; values that JSON cannot represent become text.
@@ -674,7 +654,7 @@ def _rows_before(new: Any, old: Any, n_new: int, n_old: int) -> np.ndarray:
                 "or new labels in which those objects come first."
             )
         return np.where(np.arange(n_new) < n_old, np.arange(n_new), -1)
-    of_new, of_old = (cast("Ids", ids_of(of)) for of in names)
+    of_new, of_old = (cast("Ids", stores.ids_of(of)) for of in names)
     if n_new == n_old and of_new.facts.in_words == of_old.facts.in_words:  # the same ids, in order
         return np.arange(n_new)
     rows = None

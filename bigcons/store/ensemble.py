@@ -40,7 +40,7 @@ from bigcons.store.ensemble_store import (
 )
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.reshaping import SoftSources, listed, read_long, read_runs
-from bigcons.store.store import Objects, ids_at, ids_of, import_pandas, reopened
+from bigcons.store.store import Objects, ids_of, import_pandas, reopened
 from bigcons.validation import check_choice, check_int, check_rows
 
 
@@ -453,12 +453,15 @@ class Ensemble(Objects):
         empty, left = np.flatnonzero(n_labeled == 0), np.flatnonzero(n_labeled)
         if not left.size:
             raise errors.EmptyPartitionError(self.names[0])
+        ids = self._header.ids
+        if ids is not None:
+            ids = ids.others(ids.hold().values.take(rows))
         header = self._header._replace(
             n_objects=len(rows),
             chunk_rows=min(self.chunk_rows, len(rows)),
             n_labeled=n_labeled,
             provenance={"made_by": "objects", "source": self.path or "in memory", "from": self.provenance},
-            ids=None if self._header.ids is None else ids_at(self._header.ids, rows),
+            ids=ids,
             generator=self.generator,
         )
         part = Ensemble(labels, header, self.categories)

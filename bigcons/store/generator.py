@@ -7,8 +7,9 @@ value in any column, of which nothing can be said, get none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -142,9 +143,9 @@ class Generator:
     centers: Centers
     reach: float
 
-    def task(self) -> AssignTask:
-        """Return the task that labels a block of encoded features."""
-        return AssignTask(self.encoding.scaling, self.centers, self.reach)
+    def task(self) -> Callable[[tuple[Block, Any, np.ndarray]], tuple[np.ndarray, np.ndarray]]:
+        """Return the task that labels a block of `NewRows`, and tells which of its rows are far."""
+        return partial(_assign, self.encoding.scaling, self.centers, self.reach)
 
     def open(self, features: Any, *, id: Column | None = None) -> Features:
         """Open the features of new rows; see `assign`."""
@@ -295,20 +296,14 @@ class NewRows:
             )
 
 
-@dataclass(frozen=True)
-class AssignTask:
-    """Labels a block of rows by the nearest centers in every partition, and tells which rows are far."""
-
-    scaling: Any
-    centers: Centers
-    reach: float
-
-    def __call__(self, item: tuple[Block, Any, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return labels ``(rows, n_partitions)`` and which rows are far ``(rows,)`` bool."""
-        points = self.scaling.apply(item[1])
-        is_seen = np.tile(item[2], (len(self.centers.offsets) - 1, 1))
-        labels, nearest = self.centers.label(points, is_seen)
-        return labels, self.centers.distances(points, nearest) > self.reach
+def _assign(
+    scaling: Any, centers: Centers, reach: float, item: tuple[Block, Any, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels ``(rows, n_partitions)`` by the nearest centers, and which rows are far ``(rows,)``."""
+    points = scaling.apply(item[1])
+    is_seen = np.tile(item[2], (len(centers.offsets) - 1, 1))
+    labels, nearest = centers.label(points, is_seen)
+    return labels, centers.distances(points, nearest) > reach
 
 
 def _sparse_scores(points: Any, packed: np.ndarray) -> np.ndarray:

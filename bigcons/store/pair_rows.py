@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.arrays import ArrayAppender, digest_text
-from bigcons.disk.commit import new_store, write_head
-from bigcons.disk.files import StorePath
-from bigcons.disk.schema import arrays_of
 from bigcons.errors import InvalidInputError
 
 KIND = "pairs"
@@ -168,36 +163,3 @@ def counts_dtype(largest: int) -> np.dtype:
             f"pairs may be labeled by {largest:,} partitions, more than {MAX_SEEN:,}; use fewer partitions."
         )
     return np.dtype(np.uint8 if largest < np.iinfo(np.uint8).max else np.uint16)
-
-
-# Stores
-
-
-def write_pairs(
-    path: StorePath,
-    parts: Iterable[Rows],
-    counts_dtype: np.dtype,
-    chunk_entries: int,
-    facts: Mapping[str, Any],
-    *,
-    overwrite: bool,
-) -> None:
-    """Write consecutive blocks of rows, all or nothing, with ``facts`` in the head."""
-    counts = np.dtype(counts_dtype).name
-    body = {**facts, "n_pairs": 1 << 60, "counts_dtype": counts, "chunk_entries": chunk_entries}
-    with new_store(path, overwrite, KIND) as folder:
-        columns = {name: ArrayAppender(folder / name, array) for name, array in arrays_of(KIND, body).items()}
-        n_entries = 0
-        columns["indptr"].append(np.zeros(1, np.int64))
-        for part in parts:
-            columns["indptr"].append(part.indptr[1:] + n_entries)
-            for name in ("indices", "n_agree", "n_seen"):
-                columns[name].append(getattr(part, name))
-            n_entries += len(part.indices)
-        if columns["indptr"].n_appended != facts["n_objects"] + 1 or n_entries % 2:
-            raise ValueError("the parts are not the rows of a symmetric table of n_objects objects")
-        body["n_pairs"] = n_entries // 2
-        for name, array in arrays_of(KIND, body).items():
-            columns[name].close(array)
-        digest = digest_text(sum(sum(column.written.values()) for column in columns.values()))
-        write_head(folder, KIND, {**body, "digest": digest}, columns)

@@ -17,9 +17,10 @@ import numpy as np
 
 from bigcons import errors
 from bigcons.disk import commit
-from bigcons.disk.arrays import digest_text, rows_digest
+from bigcons.disk.arrays import ArrayAppender, digest_text, rows_digest
 from bigcons.disk.files import StorePath
 from bigcons.disk.places import local_path, place_of, temporary_folder
+from bigcons.disk.schema import arrays_of
 from bigcons.io.files import describe, is_parquet, provenance_of_files, reading
 from bigcons.io.sources import open_source
 from bigcons.memory import Block, parse_size, row_blocks
@@ -164,7 +165,7 @@ class PairTable(Objects):
         if commit.names_parquet(path):
             self.to_parquet(path, overwrite=overwrite)
             return self.open(path)
-        return type(self).store_blocks(
+        return self.store_blocks(
             path,
             (self.read(block.start, block.stop) for block in self.blocks()),
             n_objects=self.n_objects,
@@ -193,19 +194,32 @@ class PairTable(Objects):
         Each part is like a result of ``read``; one part and one chunk are in memory at a time. Together, the
         parts must have ``n_objects`` rows and contain every pair in the rows of both of its objects.
         """
-        facts = {
-            "n_objects": n_objects,
-            "rows_per_block": rows_per_block,
-            "provenance": dict(provenance or {}),
-        }
-        if not commit.names_parquet(path):
-            pair_rows.write_pairs(path, parts, counts_dtype, chunk_entries, facts, overwrite=overwrite)
-            return PairTable.open(path)
-        with temporary_folder(local_path(path).parent, ".pairs-") as folder:
-            pair_rows.write_pairs(
-                folder / "pairs.zarr", parts, counts_dtype, chunk_entries, facts, overwrite=False
-            )
-            return PairTable.open(folder / "pairs.zarr").save(path, overwrite=overwrite)
+        how: dict[str, Any] = {"rows_per_block": rows_per_block, "provenance": dict(provenance or {})}
+        if commit.names_parquet(path):
+            how |= {"n_objects": n_objects, "counts_dtype": counts_dtype, "chunk_entries": chunk_entries}
+            with temporary_folder(local_path(path).parent, ".pairs-") as folder:
+                stored = PairTable.store_blocks(folder / "pairs.zarr", parts, **how)
+                return stored.save(path, overwrite=overwrite)
+        counts = np.dtype(counts_dtype).name
+        body = {**how, "n_objects": n_objects, "counts_dtype": counts, "chunk_entries": chunk_entries}
+        with commit.new_store(path, overwrite, pair_rows.KIND) as folder:
+            arrays = arrays_of(pair_rows.KIND, {**body, "n_pairs": 1 << 60})
+            columns = {name: ArrayAppender(folder / name, array) for name, array in arrays.items()}
+            n_entries = 0
+            columns["indptr"].append(np.zeros(1, np.int64))
+            for part in parts:
+                columns["indptr"].append(part.indptr[1:] + n_entries)
+                for name in ("indices", "n_agree", "n_seen"):
+                    columns[name].append(getattr(part, name))
+                n_entries += len(part.indices)
+            if columns["indptr"].n_appended != n_objects + 1 or n_entries % 2:
+                raise ValueError("the parts are not the rows of a symmetric table of n_objects objects")
+            body["n_pairs"] = n_entries // 2
+            for name, array in arrays_of(pair_rows.KIND, body).items():
+                columns[name].close(array)
+            digest = digest_text(sum(sum(column.written.values()) for column in columns.values()))
+            commit.write_head(folder, pair_rows.KIND, {**body, "digest": digest}, columns)
+        return PairTable.open(path)
 
     indptr: cached_property[np.ndarray] = cached_property(lambda self: self._part("indptr"))
     """Start of each row in the other arrays, ``(n_objects + 1,)`` int64."""
@@ -254,11 +268,7 @@ class PairTable(Objects):
         import pyarrow as pa
         from pyarrow import parquet
 
-        facts = {
-            "n_objects": self.n_objects,
-            "rows_per_block": self.rows_per_block,
-            "provenance": self.provenance,
-        }
+        facts = {name: getattr(self, name) for name in ("n_objects", "rows_per_block", "provenance")}
         metadata = {_METADATA: json.dumps(facts)}
         edges = self._edges_of_blocks(self.blocks())
         with commit.new_file(path, overwrite=overwrite) as file:
@@ -289,16 +299,14 @@ class PairTable(Objects):
 
     def info(self) -> dict[str, Any]:
         """Return a summary as JSON values, without reading the arrays."""
+        names = ("path", "n_objects", "n_pairs", "rows_per_block", "provenance")
+        n_bytes = place_of(self.path).n_bytes() if self.path else sum(c.nbytes for c in self._columns)
         return {
             "kind": pair_rows.KIND,
-            "path": self.path,
-            "n_objects": self.n_objects,
-            "n_pairs": self.n_pairs,
+            **{name: getattr(self, name) for name in names},
             "pairs_per_object": 2 * self.n_pairs / max(self.n_objects, 1),
-            "rows_per_block": self.rows_per_block,
             "counts_dtype": str(np.dtype(self._columns.n_seen.dtype)),
-            "n_bytes": place_of(self.path).n_bytes() if self.path else sum(c.nbytes for c in self._columns),
-            "provenance": self.provenance,
+            "n_bytes": n_bytes,
         }
 
     def verify(self) -> dict[str, Any]:
@@ -319,13 +327,8 @@ class PairTable(Objects):
                 raise table._corrupt("n_agree", "exceeds n_seen for some pair")
             if (i == rows.indices).any() or (np.diff(rows.indices)[i[1:] == i[:-1]] <= 0).any():
                 raise table._corrupt("indices", "has a row that does not ascend or contains its own object")
-        return {
-            "kind": pair_rows.KIND,
-            "path": self.path,
-            "n_objects": self.n_objects,
-            "n_pairs": self.n_pairs,
-            "n_blocks": len(blocks),
-        }
+        facts = {name: getattr(self, name) for name in ("path", "n_objects", "n_pairs")}
+        return {"kind": pair_rows.KIND, **facts, "n_blocks": len(blocks)}
 
     def _check(self, name: str, part: np.ndarray) -> np.ndarray:
         """Raise CorruptStoreError for positions and counts out of range."""

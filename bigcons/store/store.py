@@ -247,19 +247,6 @@ def data_frame(table: Any, ids: Ids | None) -> Any:
     return found.set_index(name).rename_axis(None if name == INDEX else name)
 
 
-def ids_at(ids: Ids, rows: np.ndarray) -> Ids:
-    """Return the ids of some objects in memory; reads all."""
-    import pyarrow as pa
-
-    order = np.argsort(rows, kind="stable")
-    parts, start = [], 0
-    for block in ids.blocks():
-        low, high = np.searchsorted(rows, (start, start + len(block)), sorter=order)
-        parts.append(block.take(pa.array(rows[order[low:high]] - start)))
-        start += len(block)
-    return ids.others(pa.concat_arrays(parts).take(pa.array(np.argsort(order))))
-
-
 def write_ids(folder: Place, ids: Ids, n_objects: int, chunk_rows: int) -> tuple[dict[str, Any], list[str]]:
     """Write ids block by block; return their entry of the head, and the names of their arrays."""
     facts = ids.facts

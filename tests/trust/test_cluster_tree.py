@@ -166,7 +166,7 @@ def test_tree__tells_what_is_wrong(six, tree):
 @pytest.mark.parametrize("labels", [np.zeros((5, 3), int), [[0]], np.eye(3, dtype=int)])
 def test_tree__of_tiny_ensembles_shows_itself(labels):
     tree = consensus_tree(np.asarray(labels), random_state=0)
-    assert "ClusterTree" in tree._repr_html_()
+    assert "ClusterTree" in repr(tree)
     assert len(tree.labels()) == len(labels)
 
 

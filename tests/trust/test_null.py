@@ -92,7 +92,6 @@ def test_consensus_tree__has_a_p_value_of_each_number_of_clusters(references):
     np.testing.assert_array_equal(tree.table()["p_value"], expected)
     np.testing.assert_array_equal(tree.p_values[::-1], expected)
     assert "p 0.33 of a single cluster" in repr(tree)
-    assert "p_value" in tree._repr_html_()
 
 
 def test_consensus_tree__refuses_features_of_others():
