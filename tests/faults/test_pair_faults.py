@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from bigcons import PairTable
-from bigcons.disk import commit
 from bigcons.disk.arrays import ArrayAppender
-from bigcons.disk.places import place_of
-from bigcons.errors import BigconsError, CorruptStoreError, StoreNotFoundError
+from bigcons.errors import BigconsError, CorruptStoreError
 from tests.support.stores import change_head
 
 N_OBJECTS = 40
@@ -72,14 +70,6 @@ def test_read__flipped_bits(store, name):
 def test_open__inconsistent_head(store, change):
     change_head(store, **change)
     with pytest.raises(CorruptStoreError, match="inconsistent head"):
-        PairTable.open(store)
-
-
-def test_open__another_kind_of_store(store):
-    with pytest.raises(StoreNotFoundError):
-        PairTable.open(store.parent)
-    commit.write_head(place_of(store), "ensemble", commit.read_head(store).body)
-    with pytest.raises(StoreNotFoundError, match="an ensemble of partitions; a table of pairs is needed"):
         PairTable.open(store)
 
 

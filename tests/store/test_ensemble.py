@@ -130,13 +130,6 @@ def test_from_labels__chooses_the_smallest_type(k, dtype):
     assert ensemble.read(4 * k - 1, 4 * k).tolist() == [[k - 1]]
 
 
-@given(label_matrices())
-def test_offsets__number_the_base_clusters(labels):
-    ensemble = Ensemble.from_labels(labels)
-    assert ensemble.offsets.tolist() == [0, *np.cumsum(ensemble.n_clusters)]
-    assert ensemble.n_base_clusters == ensemble.offsets[-1]
-
-
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (2, 1), (0, 4)])
 def test_read__rejects_rows_out_of_range(start, stop):
     with pytest.raises(InvalidInputError, match="not within the 3 objects"):
@@ -167,32 +160,6 @@ def test_blocks__cover_all_rows_without_splitting_chunks(n_objects, rows):
     assert length <= max(rows, 1)
     if len(blocks) > 1:
         assert length % ensemble.chunk_rows == 0 or ensemble.chunk_rows % length == 0
-
-
-@given(label_tables(), st.data())
-def test_append_objects__equals_concatenation(rows, data):
-    cut = data.draw(st.integers(0, len(rows)))
-    head, tail = rows[:cut], rows[cut:]
-    if not tail or any(all(row[u] is None for row in head) for u in range(len(rows[0]))):
-        return
-    ensemble = of_rows(head)
-    codes = ensemble.read(0, cut).copy()
-    assert ensemble.append_objects(tail) is ensemble
-    assert values_of(ensemble) == rows
-    assert np.array_equal(ensemble.read(0, cut), codes)
-    assert ensemble.missing_share == pytest.approx(of_rows(rows).missing_share)
-
-
-@given(label_tables(), st.data())
-def test_append_partitions__equals_concatenation(rows, data):
-    cut = data.draw(st.integers(1, len(rows[0])))
-    ensemble = of_rows([row[:cut] for row in rows])
-    if cut < len(rows[0]):
-        ensemble.append_partitions([row[cut:] for row in rows])
-    whole = of_rows(rows)
-    assert values_of(ensemble) == rows
-    assert np.array_equal(ensemble.read(0, len(rows)), whole.read(0, len(rows)))
-    assert ensemble.names == whole.names
 
 
 def test_append_objects__goes_by_the_names_of_a_table():
@@ -242,16 +209,9 @@ def test_repr__shows_size_and_missing_labels():
     assert "1 partition of 2 clusters" in repr(Ensemble.from_labels([[0], [1]]))
 
 
-@pytest.mark.parametrize(
-    ("table", "advice"),
-    [
-        (
-            pd.DataFrame({"run": [0, 1] * 100, "id": range(200)}),
-            "every object has a different label in 'id'; pass id='id'",
-        ),
-    ],
-)
-def test_from_labels__warns_of_suspicious_labels(table, advice, tmp_path):
+def test_from_labels__warns_of_suspicious_labels(tmp_path):
+    table = pd.DataFrame({"run": [0, 1] * 100, "id": range(200)})
+    advice = "every object has a different label in 'id'; pass id='id'"
     with pytest.warns(SuspiciousLabelsWarning, match=advice) as caught:
         read = Ensemble.from_labels(table)
     assert caught[0].filename == __file__

@@ -63,13 +63,6 @@ def test_from_arrays__every_seen_pair_at_both_ends_ascending(rows):
 
 @settings(deadline=None)
 @given(rows=pair_lists())
-def test_from_arrays__order_and_direction_do_not_matter(rows):
-    expected = table_of(sorted((min(i, j), max(i, j), *counts) for i, j, *counts in rows))
-    assert_same_table(table_of(rows), expected)
-
-
-@settings(deadline=None)
-@given(rows=pair_lists())
 def test_edges__give_the_table_back(rows):
     table = table_of(rows)
     edges = table.edges()
