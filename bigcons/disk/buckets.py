@@ -20,8 +20,12 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 from urllib.parse import quote
+
+import obstore
+from obstore import exceptions
+from obstore.store import ObjectStore, from_url
 
 from bigcons import errors
 from bigcons.disk.files import (
@@ -33,9 +37,6 @@ from bigcons.disk.files import (
     machine,
     read_json,
 )
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
 _URL = re.compile(r"([a-z0-9]+)://([^/]+)/+(.+)", re.IGNORECASE | re.DOTALL)
 
@@ -81,7 +82,6 @@ class BucketPlace:
 
     def names(self) -> list[str]:
         """Return the next component of all keys below, sorted."""
-        import obstore
 
         with bucket_errors(self):
             found = obstore.list_with_delimiter(self.bucket, self.key)
@@ -98,7 +98,6 @@ class BucketPlace:
 
     def _below(self) -> Iterator[Mapping[str, Any]]:
         """Yield what the server says of each object below."""
-        import obstore
 
         with bucket_errors(self):
             for batch in obstore.list(self.bucket, self.key, chunk_size=1000):
@@ -111,7 +110,6 @@ class BucketPlace:
 
     def head(self) -> Mapping[str, Any] | None:
         """Return what the server says of the object; None if there is none."""
-        import obstore
 
         with bucket_errors(self), suppress(FileNotFoundError):
             return obstore.head(self.bucket, self.key)
@@ -119,7 +117,6 @@ class BucketPlace:
 
     def read(self, at_most: int = MOST_BYTES) -> bytearray:
         """Return the object, streamed so that memory holds it only once; raises FileNotFoundError."""
-        import obstore
 
         with bucket_errors(self):
             found = obstore.get(self.bucket, self.key)
@@ -138,7 +135,6 @@ class BucketPlace:
 
     def copy_to(self, other: Place) -> None:
         """Make ``other`` a copy of the object, in the server; raises FileNotFoundError."""
-        import obstore
 
         assert isinstance(other, BucketPlace)  # noqa: S101 - they are in one folder
         with bucket_errors(self):
@@ -152,19 +148,16 @@ class BucketPlace:
 
         "create" requires that no such object exists, a version that it is the current one.
         """
-        import obstore
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         with bucket_errors(self):
             try:
                 version = obstore.put(self.bucket, self.key, content, mode=mode)
-            except (AlreadyExistsError, PreconditionError):
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
                 return None
         return {name: value for name, value in version.items() if isinstance(value, str)}
 
     def remove(self) -> None:
         """Remove the object with this key and all below."""
-        import obstore
 
         keys = [entry["path"] for entry in self._below()]
         with bucket_errors(self), suppress(FileNotFoundError):
@@ -174,72 +167,55 @@ class BucketPlace:
 
     @contextmanager
     def lock(self, seconds: float) -> Iterator[Callable[[], None]]:
-        """Hold the lease of the store here; see `bigcons.disk.places.writer_lock`."""
-        lease = Lease(self, seconds)
-        try:
-            yield lease.check
-        finally:
-            lease.release()
+        """Hold the right to write to the store here, a lease that a thread renews; see `writer_lock`."""
+        lock, token = self.sibling(f".{self.name}.lock"), uuid.uuid4().hex
+        owner = {"process": os.getpid(), "host": socket.gethostname(), "machine": machine(), "token": token}
+        released = threading.Event()
 
+        def put(mode: Any) -> dict[str, str] | None:
+            return lock.put(json.dumps({**owner, "expires": time.time() + seconds}).encode(), mode=mode)
 
-class Lease:
-    """The right to write to the store at ``place`` in a bucket, renewed by a thread until `release`."""
+        def holder() -> dict[str, Any]:
+            content = None
+            with suppress(FileNotFoundError, errors.CorruptStoreError):
+                content = read_json(lock, 1 << 12)
+            return content if isinstance(content, dict) else {}
 
-    def __init__(self, place: BucketPlace, seconds: float) -> None:
-        self._place, self._seconds = place, seconds
-        self._object = place.sibling(f".{place.name}.lock")
-        self._token = uuid.uuid4().hex
-        version = self._put("create")
+        def check() -> None:
+            if holder().get("token") != token:
+                raise errors.StoreError(
+                    f"{self}: the lock was lost to another writer, because its lease of {seconds:g} seconds "
+                    "expired without renewal; write the store again.",
+                    path=self,
+                )
+
+        def renew(version: Any) -> None:
+            while version is not None and not released.wait(seconds / 4):
+                with suppress(errors.StoreError):  # retried in the next round; `check` decides in the end
+                    version = put(version)
+
+        version = put("create")
         while version is None:
-            stamp, holder = self._object.stamp(), self._read()
-            left, process = float(holder.get("expires", 0)) - time.time(), holder.get("process")
-            is_gone = holder.get("machine") == machine() and not is_running(int(process or 0))
+            stamp, other = lock.stamp(), holder()
+            left, process = float(other.get("expires", 0)) - time.time(), other.get("process")
+            is_gone = other.get("machine") == machine() and not is_running(int(process or 0))
             if left > 0 and not is_gone:
                 raise errors.StoreLockedError(
-                    f"{place} is being written by process {process} on {holder.get('host')}; "
+                    f"{self} is being written by process {process} on {other.get('host')}; "
                     f"wait until it is done, or {left:.0f} seconds if it was killed.",
-                    path=place,
+                    path=self,
                 )
             # replace the lease of a dead or lost writer, unless another writer was faster
-            version = self._put("create" if stamp is None else {"e_tag": stamp[0]})  # type: ignore[index]
-        self._released = threading.Event()
-        self._renewer = threading.Thread(
-            target=self._renew, args=(version,), name="bigcons-lock", daemon=True
-        )
-        self._renewer.start()
-
-    def check(self) -> None:
-        """Raise StoreError unless this writer still holds the lease."""
-        if self._read().get("token") != self._token:
-            raise errors.StoreError(
-                f"{self._place}: the lock was lost to another writer, because its lease of {self._seconds:g} "
-                "seconds expired without renewal; write the store again.",
-                path=self._place,
-            )
-
-    def release(self) -> None:
-        """Release the lease unless another writer has taken it over."""
-        self._released.set()
-        self._renewer.join()
-        if self._read().get("token") == self._token:
-            self._object.remove()
-
-    def _renew(self, version: Any) -> None:
-        while version is not None and not self._released.wait(self._seconds / 4):
-            with suppress(errors.StoreError):  # retried in the next round; `check` decides before the commit
-                version = self._put(version)
-
-    def _put(self, mode: Any) -> dict[str, str] | None:
-        owner = {"process": os.getpid(), "host": socket.gethostname(), "machine": machine()}
-        content = {**owner, "token": self._token, "expires": time.time() + self._seconds}
-        return self._object.put(json.dumps(content).encode(), mode=mode)
-
-    def _read(self) -> dict[str, Any]:
-        """Return the content of the lease; empty if it does not exist or is not valid JSON."""
-        content = None
-        with suppress(FileNotFoundError, errors.CorruptStoreError):
-            content = read_json(self._object, 1 << 12)
-        return content if isinstance(content, dict) else {}
+            version = put("create" if stamp is None else {"e_tag": stamp[0]})  # type: ignore[index]
+        renewer = threading.Thread(target=renew, args=(version,), name="bigcons-lock", daemon=True)
+        renewer.start()
+        try:
+            yield check
+        finally:
+            released.set()
+            renewer.join()
+            if holder().get("token") == token:  # no other writer has taken it over
+                lock.remove()
 
 
 class _ObjectFile(io.RawIOBase):
@@ -263,15 +239,13 @@ class _ObjectFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        import obstore
-        from obstore.exceptions import PreconditionError
 
         view = memoryview(buffer)[: max(self._size - self._at, 0)]
         if not len(view):
             return 0
         options: Any = {"range": (self._at, self._at + len(view)), "if_match": self._tag}
         n_bytes = -1
-        with bucket_errors(self._place), suppress(FileNotFoundError, PreconditionError):
+        with bucket_errors(self._place), suppress(FileNotFoundError, exceptions.PreconditionError):
             n_bytes = _fill(view, obstore.get(self._place.bucket, self._place.key, options=options))
         if n_bytes != len(view):
             raise errors.StoreError(
@@ -311,18 +285,11 @@ def _connect_to(url: str) -> ObjectStore:
 
 @lru_cache(maxsize=64)
 def _connect(url: str, _settings: frozenset[tuple[str, str]]) -> ObjectStore:
-    try:
-        from obstore.exceptions import BaseError
-        from obstore.store import from_url
-    except ImportError:
-        raise errors.MissingDependencyError(
-            f"{url} needs obstore, which is not installed; run: pip install 'bigcons[s3]'.", extra="s3"
-        ) from None
     # enough for a busy server; an unreachable one fails within seconds
     retries: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
     try:
         return from_url(quote(url, safe=":/"), retry_config=retries)
-    except (BaseError, ValueError) as error:
+    except (exceptions.BaseError, ValueError) as error:
         raise errors.InvalidInputError(
             f"{url} cannot be used ({errors.first_line(error)}); check the URL and the AWS_* settings."
         ) from None
@@ -334,11 +301,9 @@ def bucket_errors(place: BucketPlace) -> Iterator[None]:
 
     A missing object remains a FileNotFoundError.
     """
-    from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
-
     try:
         yield
-    except (BaseError, FileNotFoundError) as error:
+    except (exceptions.BaseError, FileNotFoundError) as error:
         text, bucket = str(error), place.root
         if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in text:
             raise
@@ -352,7 +317,7 @@ def bucket_errors(place: BucketPlace) -> Iterator[None]:
                 f"{bucket} needs credentials, and none were found; set AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY (or AWS_SKIP_SIGNATURE=true for a public bucket)."
             )
-        elif status or isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+        elif status or isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
             answer = " ".join(match[1] for match in (status, code) if match)
             what = (
                 f"{place} cannot be accessed with these credentials (the server says {answer}); check "

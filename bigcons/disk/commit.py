@@ -24,18 +24,9 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from bigcons import errors
+from bigcons.disk import places
 from bigcons.disk.checkpoint import differences
 from bigcons.disk.files import MOST_JSON_BYTES, Place, StorePath, corrupt, parse_json, read_json
-from bigcons.disk.places import (
-    DiskPlace,
-    atomic_file,
-    disk_errors,
-    is_left,
-    local_path,
-    place_of,
-    sync,
-    writer_lock,
-)
 from bigcons.disk.schema import FORMAT_VERSION, KINDS
 from bigcons.validation import check_flag
 from bigcons.version import __version__
@@ -87,8 +78,8 @@ def write_head(
 
 def head_of(path: StorePath | Place) -> Place:
     """Return the file with the head of the store at ``path``, which need not exist."""
-    place = place_of(path)
-    is_parquet = isinstance(place, DiskPlace) and (place / PARQUET_HEAD).is_file()
+    place = places.place_of(path)
+    is_parquet = isinstance(place, places.DiskPlace) and (place / PARQUET_HEAD).is_file()
     return place / (PARQUET_HEAD if is_parquet else HEAD)
 
 
@@ -110,7 +101,7 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
     Raises StoreNotFoundError if there is no store of this kind, CorruptStoreError if the head is damaged and
     StoreError if its format is of another version of bigcons.
     """
-    place = data = place_of(path)
+    place = data = places.place_of(path)
     file = head_of(place)
     try:
         content = parse_json(file.read(MOST_JSON_BYTES), file)
@@ -170,10 +161,10 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
     and ``path`` is left unchanged. Raises StoreExistsError, also for a store of another ``kind``,
     StoreLockedError, and StoreError if the disk is full.
     """
-    place = place_of(path)
+    place = places.place_of(path)
     refuse_existing(place, overwrite, kind)
-    with writer_lock(place) as check_lock, disk_errors(place):
-        if isinstance(place, DiskPlace):
+    with places.writer_lock(place) as check_lock, places.disk_errors(place):
+        if isinstance(place, places.DiskPlace):
             committing: Any = _renamed_folder(place.path)
         else:
             committing = _named_folder(place, check_lock)
@@ -185,7 +176,7 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
 
 
 @contextmanager
-def _renamed_folder(path: Path) -> Iterator[DiskPlace]:
+def _renamed_folder(path: Path) -> Iterator[places.DiskPlace]:
     """Yield a hidden folder next to ``path`` that is renamed to it at the end.
 
     What killed writers left is removed first; a store that one had moved aside is put back.
@@ -201,12 +192,12 @@ def _renamed_folder(path: Path) -> Iterator[DiskPlace]:
     partial = path.parent / f".{path.name}.{os.getpid()}.partial"
     try:
         partial.mkdir()
-        yield DiskPlace(partial)
+        yield places.DiskPlace(partial)
         if path.exists() and not _exchange(partial, path):  # neither store is at the path for a moment
             path.rename(previous)
         if partial.exists() and not path.exists():
             partial.rename(path)
-        sync(path.parent)
+        places.sync(path.parent)
     finally:
         if previous.exists() and not path.exists():
             previous.rename(path)
@@ -309,7 +300,7 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     InvalidInputError for the suffix of a file, which a store of this ``kind`` cannot be.
     """
     check_flag("overwrite", overwrite)
-    place = place_of(path)
+    place = places.place_of(path)
     suffix = re.search(r"\.(parquet|pq|csv|tsv|gz|npy|npz|h5ad)$", place.name.lower())
     if suffix is not None and not (kind == "ensemble" and names_parquet(place)):
         what = KINDS.get(kind or "", "a store")
@@ -319,7 +310,7 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
         )
     _refuse_inside_store(place)
     is_taken = place.exists()
-    if is_taken and not isinstance(place, DiskPlace):  # a killed writer may have left data folders
+    if is_taken and not isinstance(place, places.DiskPlace):  # a killed writer may have left data folders
         is_taken = place.is_file() or not all(map(_DATA_FOLDER.fullmatch, place.names()))
     if not is_taken:
         return
@@ -340,13 +331,13 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
 
 def names_parquet(path: StorePath | Place) -> bool:
     """Return whether what is stored at ``path`` is to be Parquet: on a disk, by its suffix."""
-    place = place_of(path)
-    return isinstance(place, DiskPlace) and place.name.lower().endswith(PARQUET)
+    place = places.place_of(path)
+    return isinstance(place, places.DiskPlace) and place.name.lower().endswith(PARQUET)
 
 
 def _refuse_inside_store(place: Place) -> None:
     """Raise StoreExistsError for an output inside a store, which is lost when that is replaced."""
-    if isinstance(place, DiskPlace):
+    if isinstance(place, places.DiskPlace):
         parents: list[Any] = [*place.path.resolve().parents]
     else:
         parents = [f"{place.root}/{place.key[: slash.start()]}" for slash in re.finditer("/", place.key)]
@@ -369,8 +360,8 @@ def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> N
     """
     if source is None:
         return
-    target, read_from = place_of(out), place_of(source)
-    paths = [at.path.resolve() if isinstance(at, DiskPlace) else str(at) for at in (target, read_from)]
+    target, read_from = places.place_of(out), places.place_of(source)
+    paths = [at.path.resolve() if isinstance(at, places.DiskPlace) else str(at) for at in (target, read_from)]
     if paths[0] == paths[1]:
         raise errors.StoreExistsError(
             f"{target} is the input and would be lost; choose another path.", path=target
@@ -398,16 +389,16 @@ def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
     with suppress(OSError):
         for entry in target.parent.iterdir():
             is_of_path = entry.name.rpartition(".")[0].rpartition(".")[0] == f".{target.name}"
-            if is_of_path and is_left(entry):
+            if is_of_path and places.is_left(entry):
                 entry.unlink(missing_ok=True)
-    with disk_errors(target), atomic_file(target) as file:
+    with places.disk_errors(target), places.atomic_file(target) as file:
         yield file
 
 
 def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     """Return ``path`` as a Path; raise StoreExistsError if a file must not be written there."""
-    target = local_path(path)
-    _refuse_inside_store(DiskPlace(target))
+    target = places.local_path(path)
+    _refuse_inside_store(places.DiskPlace(target))
     if target.is_dir():
         raise errors.StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
     if target.exists() and not overwrite:

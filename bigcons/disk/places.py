@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bigcons.disk.files import MOST_BYTES, Place, StorePath, is_running, machine, open_file
-from bigcons.errors import InvalidInputError, StoreError, StoreLockedError
+from bigcons.errors import InvalidInputError, MissingDependencyError, StoreError, StoreLockedError
 from bigcons.validation import check_path
 
 URL_SCHEMES = ("s3", "gs", "az")
@@ -149,8 +149,12 @@ def place_of(path: StorePath | Place) -> Place:
         raise InvalidInputError(
             f"{text} is not a supported URL; use a path on a disk or a text such as s3://bucket/path."
         )
-    from bigcons.disk.buckets import bucket_place
-
+    try:
+        from bigcons.disk.buckets import bucket_place
+    except ImportError:
+        raise MissingDependencyError(
+            f"{text} needs obstore, which is not installed; run: pip install 'bigcons[s3]'.", extra="s3"
+        ) from None
     return bucket_place(text)
 
 

@@ -653,7 +653,7 @@ def test_open__says_what_is_missing(bucket, url):
 def test_open__without_obstore_names_the_extra(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "obstore"]:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setenv("AWS_REGION", "another")  # not the connection that is there already
+    monkeypatch.delitem(sys.modules, "bigcons.disk.buckets")
     with pytest.raises(MissingDependencyError, match=re.escape("pip install 'bigcons[s3]'")):
         Ensemble.open("s3://bucket/e.zarr")
 
