@@ -124,11 +124,7 @@ class StoredRows:
         """Those of the partitions in Parquet, made when a label is looked up."""
         body = store.body
         with consistent(place, RESTORE):
-            n_objects, names, chunk_rows = (
-                body["n_objects"],
-                list(map(str, body["names"])),
-                body["chunk_rows"],
-            )
+            n_objects, chunk_rows, names = body["n_objects"], body["chunk_rows"], [*map(str, body["names"])]
             n_clusters, n_labeled = (np.array(body[name], np.int64) for name in ("n_clusters", "n_labeled"))
             fits = n_clusters.shape == n_labeled.shape == (len(names),) != (0,) and bool(
                 (n_clusters >= 1).all() and (n_labeled >= 1).all() and (n_labeled <= n_objects).all()
@@ -400,11 +396,7 @@ class RowsWriter:
                 self._arrays[name] = StoredArray.create(folder / name, array)
         if kept is not None:
             self._keep(kept)
-        self._ids: Iterator[Any] = iter(())
-        if parquet and header.ids is not None:
-            self._ids = header.ids.blocks(header.chunk_rows)
-            for _ in self._footers:
-                next(self._ids)
+        self._ids = header.ids.hold() if parquet and header.ids is not None else None
 
     def _keep(self, kept: StoredRows) -> None:
         """Link the full chunks of a store, if they have the same content in this one."""
@@ -439,21 +431,19 @@ class RowsWriter:
         if self._schema is None:
             self._total += sum(sum(array.write(start, block).values()) for array in self._arrays.values())
             return
-        ids = None
-        if header.ids is not None:
-            ids = next(self._ids, ())
-            if len(ids) != len(block):
-                self._refuse(start + len(ids))
-        self._footers.append(self._write_part(number, block, ids))
+        self._footers.append(self._write_part(number, block))
         self._total += header.digest(Block(number, start, self._next_row), block)
 
-    def _write_part(self, number: int, block: np.ndarray, ids: Any) -> int:
+    def _write_part(self, number: int, block: np.ndarray) -> int:
         """Write a chunk of rows, and their ids, as a Parquet file; return the CRC-32 of its footer."""
         import pyarrow as pa
         from pyarrow import parquet
 
         header, path = self.header, local_path(str(self.folder / f"part-{number:05}.parquet"))
-        columns = [] if header.ids is None else [header.ids.as_they_came(ids)]
+        columns = []
+        if self._ids is not None:
+            ids = self._ids.values.slice(number * header.chunk_rows, len(block))
+            columns.append(self._ids.as_they_came(ids))
         for codes, values in zip(np.ascontiguousarray(block.T), self._categories, strict=True):
             missing = codes < 0
             if values is None:
@@ -479,11 +469,6 @@ class RowsWriter:
             names += write_ids(self.folder, header.ids, header.n_objects, header.chunk_rows)[1]
         values = [None if known is None else known.tolist() for known in self._categories]
         data = b"" if all(known is None for known in values) else json.dumps(values).encode()
-        if len(data) > MOST_JSON_BYTES:
-            raise InvalidInputError(
-                f"the names of the base clusters take {len(data):,} bytes, more than the "
-                f"{MOST_JSON_BYTES:,} that are read again; use shorter labels, such as numbers."
-            )
         generator = b"" if header.generator is None else header.generator.to_bytes()
         prefix = "" if self._schema is None else "_"
         files = {f"{prefix}categories.json": data, f"{prefix}generator.npz": generator}

@@ -122,22 +122,12 @@ class PairTable(Objects):
             table.rows_per_block = stated.get("rows_per_block")
             return table
         place = place_of(path)
-        if place.is_file():
-            raise errors.StoreNotFoundError(
-                f"{place} is not a store of pairs; store it with bigcons import --pairs.", path=place
-            )
         store = Store(place, pair_rows.KIND, pair_rows.RESTORE)
         with consistent(place, pair_rows.RESTORE):
             check_int("n_objects", store.body["n_objects"], at_least=0, at_most=pair_rows.MAX_OBJECTS)
+        _agreed(place, store.body["n_objects"], n_objects)
         columns = (store.arrays[name] for name in pair_rows.Rows._fields)
-        table = PairTable(*columns, path=str(place), provenance=store.body["provenance"], stored=store)
-        if n_objects not in (None, table.n_objects):
-            raise errors.InvalidPairsError(
-                f"{place} has pairs of n_objects={table.n_objects}, not {n_objects}; "
-                "use pairs of the same objects.",
-                path=place,
-            )
-        return table
+        return PairTable(*columns, path=str(place), provenance=store.body["provenance"], stored=store)
 
     @classmethod
     def from_table(
@@ -425,16 +415,21 @@ def _loaded(
         if commit.is_store(x):
             raise errors.StoreExistsError(f"{x} is a store already; open it with PairTable.open.", path=x)
         stated = facts_of_parquet(x).get("n_objects") if is_parquet(x) else None
-        if None not in (n_objects, stated) and n_objects != stated:
-            raise errors.InvalidPairsError(
-                f"{x} has pairs of n_objects={stated}, not {n_objects}; use pairs of the same objects.",
-                path=x,
-            )
-        n_objects = stated if n_objects is None else n_objects
+        n_objects = _agreed(x, stated, n_objects)
     edges, n_objects = read_pairs(
         open_source(x, "pairs"), n_objects=n_objects, columns=columns, budget=budget
     )
     return PairTable(*pair_rows.symmetric_rows(edges, n_objects), provenance=provenance)
+
+
+def _agreed(path: Any, stated: int | None, n_objects: int | None) -> int | None:
+    """Return the number of objects stated or asked for; raise InvalidPairsError if they differ."""
+    if None not in (n_objects, stated) and n_objects != stated:
+        raise errors.InvalidPairsError(
+            f"{path} has pairs of n_objects={stated}, not {n_objects}; use pairs of the same objects.",
+            path=path,
+        )
+    return stated if n_objects is None else n_objects
 
 
 def facts_of_parquet(path: StorePath) -> dict[str, Any]:
