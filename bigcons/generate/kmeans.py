@@ -420,7 +420,9 @@ def make_partitions(
     if memory is not None:
         parse_size(memory)
     seed = resolve_seed(random_state)
-    asked = {"generator": scheme.name, "standardize": standardize, "train": train, **scheme.parameters()}
+    asked = {"generator": scheme.name, "standardize": standardize, "train": train}
+    given = ("n_partitions", "n_init", "sample", "repetition", "n_features", "alpha_range", "largest_weight")
+    asked |= {name: value for name in given if (value := getattr(scheme, name)) is not None}
     if scheme.n_clusters not in (None, "split"):
         asked["n_clusters"] = check_range(scheme.n_clusters)
     asked["seed"] = None if random_state is None else seed

@@ -85,17 +85,11 @@ class Scheme:
     features: tuple[int, ...] = ()
     """Once known, the feature of each number, counted from 0: of a category there are several numbers."""
     smooth: tuple[int, ...] | None = None
-    """Once known, the columns that landmarks see; None for all: see `of_points`."""
+    """Once known, the columns that landmarks see; None for all: see `make_pool`."""
 
     def __post_init__(self) -> None:
         check_int("n_partitions", self.n_partitions)
         check_int("n_init", self.n_init)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return what callers may give besides the number of clusters, for the provenance."""
-        names = ("n_partitions", "n_init", "sample", "repetition", "n_features", "alpha_range")
-        values = {name: getattr(self, name) for name in (*names, "largest_weight")}
-        return {name: value for name, value in values.items() if value is not None}
 
     def of_objects(self, n_objects: int, chunk_rows: int, *, limit: bool = False) -> Scheme:
         """Return the scheme for so many objects; raises InvalidInputError if partitions see too few.
@@ -128,31 +122,6 @@ class Scheme:
             )
         segment_rows = min(SEGMENT_ROWS, chunk_rows)
         return replace(self, n_objects=n_objects, segment_rows=segment_rows, ranges=ranges)
-
-    def of_features(self, columns: list[int]) -> Scheme:
-        """Return the scheme for numbers of these columns of a table; refuse fewer than a partition sees."""
-        features = np.unique(columns, return_inverse=True)[1]
-        n_varying = int(features.max()) + 1
-        if self.n_features is not None and self.n_features > n_varying:
-            raise InvalidInputError(
-                f"n_features={self.n_features} but only {n_varying} features vary; use fewer."
-            )
-        return replace(self, features=tuple(features.tolist()))
-
-    def of_points(self, points: Any) -> Scheme:
-        """Return the scheme whose landmarks see the columns of points (rows, d) with more than two values.
-
-        A graph of nearest neighbors falls apart along columns of two values: booleans, categories, and what
-        tells gaps. All columns count where these hold more than a third of the variance, and of sparse
-        points.
-        """
-        if not isinstance(points, np.ndarray):
-            return self
-        is_smooth = ((points != points.min(axis=0)) & (points != points.max(axis=0))).any(axis=0)
-        variances = points.var(axis=0, dtype=np.float64)
-        if is_smooth.all() or 3 * variances[is_smooth].sum() < 2 * variances.sum():
-            return self
-        return replace(self, smooth=tuple(np.flatnonzero(is_smooth).tolist()))
 
     def generator(self, stream: str, *index: int) -> np.random.Generator:
         """Return the generator of a stream of draws."""
@@ -384,7 +353,12 @@ def measure(
     checksum, rows = 0, []
     with progress("measure the features", features.n_objects) as listener, np.errstate(all="ignore"):
         for block, values in features.iterate(gaps=True, sparse=True):
-            checksum = checksum_of(values, checksum)
+            stored = [values]
+            if not isinstance(values, np.ndarray):  # of sparse rows what is stored
+                ends = np.diff(values.indptr).astype(np.int64)
+                stored = [values.indices.astype(np.int64), values.data, ends]
+            for array in stored:
+                checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
             part = Moments.of(values)
             total = part if total is None else total.merge(part)
             if subset is not None:
@@ -392,15 +366,6 @@ def measure(
             listener.advance(block.n_rows)
     assert total is not None  # noqa: S101 - features have at least one row
     return _scaling(features, total, checksum, standardize), rows
-
-
-def checksum_of(values: Any, before: int) -> int:
-    """Return the CRC-32 of the values of a block, continued; of sparse rows that of what is stored."""
-    if isinstance(values, np.ndarray):
-        return zlib.crc32(values.data, before)
-    for part in (values.indices.astype(np.int64), values.data, np.diff(values.indptr).astype(np.int64)):
-        before = zlib.crc32(np.ascontiguousarray(part).data, before)
-    return before
 
 
 def _scaling(features: Features, moments: Moments, checksum: int, standardize: bool) -> Scaling:
@@ -477,12 +442,23 @@ class Pool(NamedTuple):
 def make_pool(
     scheme: Scheme, subset: Subset, rows: list[Any], encoding: FeatureEncoding
 ) -> tuple[Scheme, Pool]:
-    """Return the scheme for the features, and the pool of the rows of a subset, scaled part by part."""
+    """Return the scheme for the features, and the pool of the rows of a subset, scaled part by part.
+
+    A graph of nearest neighbors falls apart along columns of two values: booleans, categories, and what tells
+    gaps. Landmarks do not see them, unless these hold more than a third of the variance, or points are
+    sparse. Raises InvalidInputError for fewer features than a partition sees.
+    """
     from scipy.sparse import vstack
 
     scaling = encoding.scaling
     assert scaling is not None  # noqa: S101 - the features have been measured
-    scheme = scheme.of_features(encoding.columns_of_numbers())
+    features = np.unique(encoding.columns_of_numbers(), return_inverse=True)[1]
+    n_varying = int(features.max()) + 1
+    if scheme.n_features is not None and scheme.n_features > n_varying:
+        raise InvalidInputError(
+            f"n_features={scheme.n_features} but only {n_varying} features vary; use fewer."
+        )
+    scheme = replace(scheme, features=tuple(features.tolist()))
     if isinstance(rows[0], np.ndarray):
         points, first = np.empty((sum(map(len, rows)), scaling.width), np.float32), 0
         for part in rows:
@@ -490,8 +466,11 @@ def make_pool(
             first += len(part)
     else:
         points = vstack([scaling.apply(part) for part in rows], "csr")
-    if scheme.name in BY_LANDMARKS:
-        scheme = scheme.of_points(points)
+    if scheme.name in BY_LANDMARKS and isinstance(points, np.ndarray):
+        is_smooth = ((points != points.min(axis=0)) & (points != points.max(axis=0))).any(axis=0)
+        variances = points.var(axis=0, dtype=np.float64)
+        if not is_smooth.all() and 3 * variances[is_smooth].sum() >= 2 * variances.sum():
+            scheme = replace(scheme, smooth=tuple(np.flatnonzero(is_smooth).tolist()))
     return scheme, Pool(subset.rows(0, scheme.n_objects), points)
 
 
@@ -505,12 +484,23 @@ def train_centers(
     map_sets: Callable[[Callable[[Any], np.ndarray], list[tuple[int, ...]]], Iterable[np.ndarray]],
 ) -> Centers:
     """Return the centers of all partitions; ``map_sets`` maps a task over the sets, as an engine does."""
-    sets, trained = scheme.sets(), []
+    sets, width, trained = scheme.sets(), len(scheme.features), []
     with quiet_scikit_learn(), progress("train partitions", len(sets), "sets of centers") as listener:
         for centers in map_sets(partial(train_set, scheme, pool, sample_rows), sets):
             trained.append(centers)
             listener.advance(1)
-    return centers_of(scheme, trained)
+    set_of = np.empty(scheme.n_partitions, np.int64)
+    clusters = [np.empty(0, np.int64)] * scheme.n_partitions
+    for s, (partitions, centers) in enumerate(zip(sets, trained, strict=True)):
+        set_of[list(partitions)] = s
+        for column, u in enumerate(partitions, width + 1):
+            clusters[u] = np.unique(centers[:, column].astype(np.int64), return_inverse=True)[1]
+    weights = [scheme.weights(partitions[0]) for partitions in sets]
+    squares = np.ones((1, width))
+    if any(of_set is not None for of_set in weights):
+        ones = np.ones(width)
+        squares = np.array([ones if of_set is None else of_set.astype(np.float64) ** 2 for of_set in weights])
+    return Centers.of([centers[:, : width + 1] for centers in trained], set_of, clusters, squares)
 
 
 def train_set(scheme: Scheme, pool: Pool, sample_rows: int, partitions: tuple[int, ...]) -> np.ndarray:
@@ -536,8 +526,15 @@ def train_set(scheme: Scheme, pool: Pool, sample_rows: int, partitions: tuple[in
     weights = scheme.weights(u)
     with one_thread():
         if not is_by_landmarks:
-            means = _means(_weighed(points, weights), n_clusters, rng, scheme.n_init, is_sample=is_sample)
-            centers = _full(means, weights, width)
+            weighed = _weighed(points, weights)
+            if is_sample:  # from the centers of a quarter of it
+                n_start = max(n_rows // 4, n_clusters)
+                first = np.sort(rng.choice(n_rows, size=n_start, replace=False, shuffle=False))
+                fitted = fitted_kmeans(weighed[first], n_clusters, rng, "random", n_init=scheme.n_init)
+                fitted = fitted_kmeans(weighed, n_clusters, rng, fitted.cluster_centers_, max_iter=20)
+            else:
+                fitted = fitted_kmeans(weighed, n_clusters, rng, "random", n_init=scheme.n_init)
+            centers = _full(fitted.cluster_centers_, weights, width)
             return np.column_stack([centers, np.arange(n_clusters)])[_nearest_of(points, centers)]
         rows = np.sort(rng.choice(n_rows, n_landmarks(n_rows, width), replace=False))
         landmarks = _weighed(points[rows], weights)
@@ -553,16 +550,6 @@ def train_set(scheme: Scheme, pool: Pool, sample_rows: int, partitions: tuple[in
             fitted = fitted_kmeans(leading, leading.shape[1], rng, "k-means++", counts=degrees)
             clusters.append(fitted.labels_)
         return np.column_stack([centers[is_kept], *clusters])
-
-
-def _means(points: Any, n_clusters: int, rng: np.random.Generator, n_init: int, *, is_sample: bool) -> Any:
-    """Return the centers that k-means finds, of a sample from those of some of its points."""
-    if not is_sample:
-        return fitted_kmeans(points, n_clusters, rng, "random", n_init=n_init).cluster_centers_
-    n_start = max(points.shape[0] // 4, n_clusters)
-    first = np.sort(rng.choice(points.shape[0], size=n_start, replace=False, shuffle=False))
-    start = fitted_kmeans(points[first], n_clusters, rng, "random", n_init=n_init).cluster_centers_
-    return fitted_kmeans(points, n_clusters, rng, start, max_iter=20).cluster_centers_
 
 
 def fitted_kmeans(
@@ -650,23 +637,6 @@ def embedding(points: Any, landmarks: np.ndarray, n_vectors: int) -> tuple[np.nd
         wanted = [max(p - n_vectors, 0), p - 1]
         vectors = scipy.linalg.eigh(alike * scales * scales[:, None], subset_by_index=wanted)[1]
     return vectors[:, ::-1] * scales[:, None], degrees
-
-
-def centers_of(scheme: Scheme, trained: list[np.ndarray]) -> Centers:
-    """Return the centers of all partitions, given what `train_set` returns for each set."""
-    members, n, width = scheme.sets(), scheme.n_partitions, len(scheme.features)
-    sets, clusters = np.empty(n, np.int64), [np.empty(0, np.int64)] * n
-    for s, (partitions, set_of_centers) in enumerate(zip(members, trained, strict=True)):
-        sets[list(partitions)] = s
-        for number, u in enumerate(partitions):
-            numbers = set_of_centers[:, width + 1 + number].astype(np.int64)
-            clusters[u] = np.unique(numbers, return_inverse=True)[1]
-    weights = [scheme.weights(partitions[0]) for partitions in members]
-    squares = np.ones((1, width))
-    if any(of_set is not None for of_set in weights):
-        ones = np.ones(width)
-        squares = np.array([ones if of_set is None else of_set.astype(np.float64) ** 2 for of_set in weights])
-    return Centers.of([set_of_centers[:, : width + 1] for set_of_centers in trained], sets, clusters, squares)
 
 
 def reach_of(centers: Centers, pool: Pool) -> float:

@@ -62,22 +62,17 @@ class MemoryPlan(NamedTuple):
             *(name, format_size(needed), format_size(process), format_size(reading), format_size(self.held)),
             *(engine.n_workers, format_size(self.per_block), engine.in_flight, format_size(self.per_result)),
         )
-        if memory is None and needed - process - reading > most:
-            raise MemoryBudgetError(
-                f"{name} needs {format_size(needed)}; pass memory='{enough_for(needed)}' to allow it"
-                f"{remedy}.",
-                needed=needed,
-                budget=int(most) or None,
-            )
-        if memory is not None and needed > parse_size(memory):
-            if stored is not None and stored.n_bytes(engine, ensemble) <= parse_size(memory):
+        allowed = process + reading + most if memory is None else parse_size(memory)
+        if needed <= allowed:
+            return
+        if memory is None:
+            words = f"; pass memory='{enough_for(needed)}' to allow it{remedy}"
+        else:
+            if stored is not None and stored.n_bytes(engine, ensemble) <= allowed:
                 remedy = f" or write the result to a store with out={',' if remedy else ''}{remedy}"
-            raise MemoryBudgetError(
-                f"{name} needs {format_size(needed)}, over memory={format_size(parse_size(memory))}; "
-                f"raise it to {enough_for(needed)}{remedy}.",
-                needed=needed,
-                budget=parse_size(memory),
-            )
+            words = f", over memory={format_size(allowed)}; raise it to {enough_for(needed)}{remedy}"
+        budget = most or None if memory is None else allowed
+        raise MemoryBudgetError(f"{name} needs {format_size(needed)}{words}.", needed=needed, budget=budget)
 
 
 class LabelsNeededError(Exception):

@@ -287,9 +287,8 @@ def scratch_place(output: Output | None) -> Iterator[Place]:
     for name in folder.names():
         if name.startswith("scratch-"):  # of a killed run
             (folder / name).remove()
-    place = (
-        folder / f"scratch-{uuid.uuid4().hex}.zarr"
-    )  # in a bucket a killed run keeps its lock for a minute
+    # in a bucket a killed run keeps its lock for a minute
+    place = folder / f"scratch-{uuid.uuid4().hex}.zarr"
     try:
         yield place
     finally:
