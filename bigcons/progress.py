@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
@@ -64,8 +63,8 @@ def current_step() -> str:
 class ProgressBar:
     """Shows a bar for each step of the work inside its ``with`` block: how far it is, and its time left.
 
-    A bar appears when its step has taken a second, and goes when it ends. It is that of tqdm: a widget in
-    notebooks, a line elsewhere. Without ``file``, nothing is drawn if standard error is not a terminal.
+    A bar appears at the first progress after a second, and goes when its step ends. It is that of tqdm: a
+    widget in notebooks, a line elsewhere. Without ``file``, nothing is drawn if standard error is no terminal.
 
     Parameters
     ----------
@@ -117,10 +116,6 @@ class _Bar(Progress):
             dynamic_ncols=True,
             disable=self._file is None and not is_in_notebook and not sys.stderr.isatty(),
         )
-        # kernels may have to be compiled before anything is done
-        self._first = threading.Timer(max(self._after, 0.0), self._bar.refresh)
-        self._first.daemon = True
-        self._first.start()
         logging.getLogger("bigcons").addFilter(self._make_room)
 
     def advance(self, n: int) -> None:
@@ -131,8 +126,6 @@ class _Bar(Progress):
 
     def finish(self) -> None:
         logging.getLogger("bigcons").removeFilter(self._make_room)
-        self._first.cancel()
-        self._first.join()
         self._bar.close()
 
     def _make_room(self, _: logging.LogRecord) -> bool:

@@ -110,22 +110,15 @@ def sample_data(file: str, size: int, random_state: int, overwrite: bool) -> Non
 
 # From features to an ensemble, and to a consensus
 
-SCHEMES = {
-    "mixed": "mixed",
-    "landmarks": "landmarks",
-    "kmeans": "kmeans",
-    "zipf": "weighted_kmeans",
-    "feature-views": "feature_views",
-    "object-views": "object_views",
-}
-"""Schemes and their functions in `bigcons.generate`."""
+SCHEMES = ("mixed", "landmarks", "kmeans", "zipf", "feature-views", "object-views")
+"""Schemes, by the names of their functions in `bigcons.generate`; zipf is `weighted_kmeans`."""
 
 
 @command(
     argument("words", nargs=-1, type=PATH, metavar="FEATURES... [OPTIONS OF THE SCHEME]"),
     output_option("Store for the ensemble (.zarr or .parquet)."),
     *(*CHOSEN, *READING, "log"),
-    option("--scheme", type=click.Choice(list(SCHEMES)), default="mixed",
+    option("--scheme", type=click.Choice(SCHEMES), default="mixed",
            help="half of the partitions by landmarks and half by k-means, of all objects; spectral "
            "clusterings on landmarks, which follow curved shapes; k-means on random samples; k-means on "
            "features with Zipf weights; k-means on subsets of the features; k-means on overlapping subsets "
@@ -148,7 +141,8 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     """
     from bigcons.generate.kmeans import GeneratorOptions, make_partitions
 
-    function, reading = getattr(bc.generate, SCHEMES[scheme]), cli.taken(options, (*CHOSEN, *READING, "log"))
+    name = {"zipf": "weighted_kmeans"}.get(scheme, scheme.replace("-", "_"))
+    function, reading = getattr(bc.generate, name), cli.taken(options, (*CHOSEN, *READING, "log"))
     common = (*reading, "out", "overwrite", "resume", *options)
     parameters, of_all = (cli.parameters_of(f, without=common) for f in (function, make_partitions))
     parameters |= {name: of_all[name] for name in GeneratorOptions.__annotations__ if name in of_all}
@@ -205,11 +199,10 @@ def run(
     """Cluster FEATURES many times and find the consensus.
 
     Short for `bigcons generate` and `bigcons solve`. FEATURES is one table or several, as for `bigcons
-    generate`, and need not fit in memory; each step keeps to the memory budget. A budget that is too small
-    for the method is refused before generating, with -k auto once the number is known. Repeating the command
-    resumes an interrupted run and finds the result of a finished one; an ensemble that is there is used for
-    another -k, too. What was chosen is printed, with the time of each step, after the columns of few values,
-    if any, of which each cluster has only one.
+    generate`, and need not fit in memory; each step keeps to the memory budget, or is refused before it
+    begins, and what is made stays. Repeating the command resumes an interrupted run and finds the result of a
+    finished one; an ensemble that is there is used for another -k, too. What was chosen is printed, with the
+    time of each step, after the columns of few values, if any, of which each cluster has only one.
     """
     from bigcons.io.files import refuse_missing
 
@@ -219,17 +212,12 @@ def run(
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
 
     from bigcons.disk.commit import is_store
-    from bigcons.generate.kmeans import drawn_clusters
-    from bigcons.run.memory_plan import PlannedEnsemble
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     reading = cli.taken(options, (*CHOSEN, *READING, "log"))
     model = bc.METHODS[method](_n_clusters_of(method, n_clusters), **options)
     data = _open_features(features, reading)
     is_made = not overwrite and is_store(ensemble_path)
-    if overwrite or not is_store(consensus_path):
-        drawn = drawn_clusters(data.n_objects, n_partitions, options["random_state"])
-        model.check_plan(PlannedEnsemble(ensemble_path, data.n_objects, drawn), consensus_path)
     began = time.perf_counter()
     making: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
     ensemble = bc.generate.mixed(data, n_partitions=n_partitions, **making)
@@ -248,14 +236,12 @@ def run(
             followed = profiles.followed
             if followed:
                 click.echo(profiles.followed_in_words(), err=True)
-    n_trained = ensemble.provenance["sample_rows"]
     result = {
         "ensemble": {
             "path": ensemble_path,
             "n_objects": ensemble.n_objects,
             "n_partitions": ensemble.n_partitions,
             "clusters_per_partition": [int(ensemble.n_clusters.min()), int(ensemble.n_clusters.max())],
-            "trained_on": "all objects" if n_trained == ensemble.n_objects else f"a sample of {n_trained:,}",
             "seconds": None if is_made else generated - began,
         },
         "consensus": {

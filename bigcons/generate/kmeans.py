@@ -33,7 +33,7 @@ from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget, enough_
 from bigcons.run.engine import Engine, beside_processes, open_engine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
-from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
+from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.ensemble import Ensemble, ensemble_of_content
 from bigcons.store.ensemble_store import Content, Header, refuse_parquet
 from bigcons.store.generator import Generator
@@ -227,16 +227,6 @@ def kmeans(
     sample = check_number("sample", sample, above=0, at_most=1)
     scheme = Scheme("kmeans", n_partitions, n_clusters, sample, n_init=n_init)
     return make_partitions(features, scheme, **options)
-
-
-def drawn_clusters(n_objects: int, n_partitions: int, seed: int) -> np.ndarray:
-    """Return the number of clusters that `mixed` draws for each partition, ``(n_partitions,)`` int64.
-
-    It depends on the seed alone, so a solve can be planned before there are labels.
-    Partitions have fewer clusters where some get no object.
-    """
-    scheme = Scheme("mixed", n_partitions, seed=seed).of_objects(n_objects, SEGMENT_ROWS)
-    return np.array([scheme.draw(u)[1] for u in range(n_partitions)], np.int64)
 
 
 def weighted_kmeans(
@@ -535,22 +525,14 @@ def find_finished(
 
 
 def refuse_difference(finished: Ensemble, wanted: Mapping[str, Any]) -> None:
-    """Raise StoreExistsError if an ensemble was made with other parameters or of other features.
-
-    The options of reading matter only where other features come of them, and are then named in their place.
-    """
+    """Raise StoreExistsError if an ensemble was made with other parameters or of other features."""
     made_with = {**finished.provenance, "n_partitions": finished.n_partitions}
     wanted = {name: value for name, value in json.loads(json.dumps(wanted)).items() if value is not None}
     for entries in (made_with, wanted):  # of tuples the difference shows both
         entries |= {name: tuple(entries[name]) for name in ("n_clusters", "alpha_range") if name in entries}
-    features = [name for name in ("ids", "columns", "features_checksum") if name in wanted]
-    others = [name for name in features if made_with.get(name) != wanted[name]]
-    was, read = ({**(entries.get("read") or {})} for entries in (made_with, wanted))
-    names = {**was, **read}
-    options = differences({name: was.get(name) for name in names}, {name: read.get(name) for name in names})
-    left_out = {"bigcons", "scikit_learn", "features", "read", *(others if options else others[1:])}
-    rest = differences(made_with, {name: wanted[name] for name in wanted if name not in left_out}, short)
-    refuse_other(finished.path or "", "; ".join(filter(None, [options if others else "", rest])))
+    for name in ("bigcons", "scikit_learn", "features", "read"):  # the values that were read tell these
+        wanted.pop(name, None)
+    refuse_other(finished.path or "", differences(made_with, wanted, short))
 
 
 def map_kept(

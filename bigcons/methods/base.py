@@ -13,7 +13,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
@@ -36,7 +36,7 @@ from bigcons.metrics.clusterings import average_criterion
 from bigcons.progress import progress
 from bigcons.run import results as runs
 from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine
-from bigcons.run.memory_plan import LabelsNeededError, MemoryPlan, PlannedEnsemble
+from bigcons.run.memory_plan import MemoryPlan
 from bigcons.run.results import Found, Output, Results, Use
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, Trust, cluster_rows
@@ -231,19 +231,6 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if self._recoding.is_named:
             self.feature_names_in_: np.ndarray = np.array(ensemble.names, dtype=object)
         self._generator: Generator | None = ensemble.generator
-
-    def check_plan(self, ensemble: PlannedEnsemble, out: str | os.PathLike[str]) -> None:
-        """Raise what ``fit(out=out)`` of an ensemble of this shape would raise before it reads a label.
-
-        That is MemoryBudgetError if its plan exceeds ``memory``, of methods that plan before they read.
-        """
-        self._check_n_clusters(self.n_clusters, ensemble.n_objects)
-        self._begin(ensemble)
-        output = Output(out, overwrite=False, resume=True, fingerprint={})
-        with suppress(LabelsNeededError), ExitStack() as stack:
-            engine = stack.enter_context(open_engine(self.client))
-            stack.enter_context(self._chosen(ensemble, engine, 0))
-            self._solve(ensemble, engine, 0, output)
 
     @abstractmethod
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from bigcons.errors import MemoryBudgetError
-from bigcons.io.factorize import default_chunk_rows, label_dtype
 from bigcons.memory import PROCESS_BYTES, WORKER_BYTES, DataBudget, enough_for, format_size, parse_size
 from bigcons.run.engine import Engine, beside_processes
 from bigcons.store.ensemble import Ensemble
-from bigcons.store.ensemble_store import Header
 from bigcons.store.ensemble_store import reading_bytes as rows_reading_bytes
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -73,35 +69,6 @@ class MemoryPlan(NamedTuple):
             words = f", over memory={format_size(allowed)}; raise it to {enough_for(needed)}{remedy}"
         budget = most or None if memory is None else allowed
         raise MemoryBudgetError(f"{name} needs {format_size(needed)}{words}.", needed=needed, budget=budget)
-
-
-class LabelsNeededError(Exception):
-    """A label of an ensemble that is yet to be made was asked for."""
-
-
-class PlannedEnsemble(Ensemble):
-    """The shape of an ensemble yet to be made at ``path``, by which to plan its solve.
-
-    Its partitions have at most ``n_clusters`` clusters. Asking for labels, or blocks of them, raises
-    LabelsNeededError.
-    """
-
-    def __init__(self, path: str, n_objects: int, n_clusters: np.ndarray) -> None:
-        names = [f"p{u}" for u in range(len(n_clusters))]
-        sizes = np.full(len(n_clusters), n_objects)
-        chunk_rows = default_chunk_rows(n_objects, len(names))
-        header = Header(n_objects, names, n_clusters, sizes, chunk_rows, {})
-        nothing = np.zeros((), label_dtype(n_clusters))
-        super().__init__(np.broadcast_to(nothing, (n_objects, len(n_clusters))), header, [None] * len(names))
-        self.path: str | None = path
-
-    def read(self, *_: Any, **__: Any) -> Any:
-        """Raise LabelsNeededError, as all that needs labels."""
-        raise LabelsNeededError
-
-    blocks: Any = read
-    read_rows: Any = read
-    load: Any = read
 
 
 def data_budget(memory: str | float | None, engine: Engine, ensemble: Ensemble) -> DataBudget:

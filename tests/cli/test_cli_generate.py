@@ -138,7 +138,6 @@ def test_run__generates_and_solves_and_finds_its_results(run, tmp_path):
     assert result.stderr == ""
     said = json.loads(result.stdout)
     assert said["ensemble"]["clusters_per_partition"] == [3, 21]
-    assert said["ensemble"]["trained_on"] == "all objects"
     assert said["consensus"]["method"] == "tree"
     made = generate.mixed("separate.npy", n_partitions=16, random_state=0)
     np.testing.assert_array_equal(Ensemble.open("out/ensemble.zarr").read(0, 600), made.read(0, 600))

@@ -62,21 +62,6 @@ def test_interrupt__ends_a_running_command(start, tmp_path):
 
 
 @pytest.mark.slow
-def test_run__refuses_a_budget_before_it_begins_or_keeps_to_it(start, tmp_path):
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(3000, 5)))
-    words = "run x.npy -k 4 -o out --n-partitions 20 --memory"
-    child = start(*words.split(), "50MB")
-    _, errors = child.communicate(timeout=120)
-    assert child.returncode == 1
-    assert not (tmp_path / "out").exists()
-    needed = re.search(r"^Error: ConsensusTree needs .* raise it to (\S+) MB\.$", errors)[1]
-    child = start(*words.split(), f"{int(needed) + 5}MB")  # two processes differ by a few pages
-    _, errors = child.communicate(timeout=120)
-    assert child.returncode == 0, errors
-    assert (tmp_path / "out/consensus.zarr").exists()
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_run__stops_at_a_signal_and_says_so(start, tmp_path, number, status):
