@@ -64,7 +64,7 @@ class ProgressBar:
     """Shows a bar for each step of the work inside its ``with`` block: how far it is, and its time left.
 
     A bar appears at the first progress after a second, and goes when its step ends. It is that of tqdm: a
-    widget in notebooks, a line elsewhere. Without ``file``, nothing is drawn if standard error is no terminal.
+    widget in notebooks, a line elsewhere. Without ``file``, none is drawn if standard error is no terminal.
 
     Parameters
     ----------

@@ -1,6 +1,5 @@
 """The command line as its own process: exit status, interrupts, terminals."""
 
-import re
 import signal
 import subprocess
 import sys
