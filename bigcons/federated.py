@@ -411,11 +411,7 @@ def _iterate(
 
 
 def _end(
-    sites: Sequence[Site],
-    best: _Start,
-    values: list[np.ndarray],
-    starts: Sequence[_Start],
-    number: int | None,
+    sites: Sequence[Site], best: _Start, values: list[np.ndarray], starts: list[_Start], number: int | None
 ) -> RowFit:
     """Let all sites keep the best state, and the gammas of start ``number``; number clusters by size."""
     parameters = _parameters(best.state)

@@ -18,7 +18,7 @@ import numpy as np
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.io.labels import labels_of, names_of_rows, refuse_other_rows
 from bigcons.memory import BLOCK_ROWS, row_blocks
-from bigcons.seeding import SeedLike, generator, resolve_seed
+from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.store.clusters import count_in_words, evidence, merit
 from bigcons.validation import check_int, check_number
 
@@ -93,10 +93,7 @@ def draw_heat_map(axes: Axes, values: np.ndarray, words: str, **colorbar: Any) -
 def sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndarray:
     """Return at most ``n_objects`` sorted row indices."""
     check_int("n_objects", n_objects, at_least=2)
-    if n_total <= n_objects:
-        return np.arange(n_total)
-    rng = generator(resolve_seed(random_state), "plots.sample")
-    return np.sort(rng.choice(n_total, n_objects, replace=False))
+    return draw_rows(n_total, n_objects, resolve_seed(random_state), "plots.sample")
 
 
 def take_rows(column: Any, rows: np.ndarray) -> np.ndarray:

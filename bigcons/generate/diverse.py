@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from bigcons.errors import InvalidInputError
 from bigcons.generate.training import check_range, fitted_kmeans, measure, quiet_scikit_learn
@@ -22,8 +23,14 @@ from bigcons.store.ensemble import Ensemble, ensemble_of
 from bigcons.validation import check_choice, check_flag
 from bigcons.version import __version__
 
-Clusterer = Callable[[np.ndarray, Sequence[int], np.random.Generator], list[np.ndarray]]
+Points = np.ndarray
+Numbers = Sequence[int]
+Partitions = list[np.ndarray]
+
+Clusterer = Callable[[Points, Numbers, Generator], Partitions]
 """An algorithm, of points, numbers of clusters and a generator."""
+
+Similarity = Callable[[Points, Points], np.ndarray]
 
 
 def diverse(
@@ -142,9 +149,7 @@ def diverse(
 # The algorithms
 
 
-def linkage(
-    method: str, points: np.ndarray, numbers: Sequence[int], _: np.random.Generator
-) -> list[np.ndarray]:
+def linkage(method: str, points: Points, numbers: Numbers, _: Generator) -> Partitions:
     """Cut the dendrogram of ``method`` at each number of clusters."""
     from scipy.cluster import hierarchy
 
@@ -165,17 +170,14 @@ def after_merges(tree: np.ndarray, n_objects: int, n_clusters: int) -> np.ndarra
 
 
 def k_means(
-    prepare: Callable[[np.ndarray], np.ndarray],
-    points: np.ndarray,
-    numbers: Sequence[int],
-    rng: np.random.Generator,
-) -> list[np.ndarray]:
+    prepare: Callable[[Points], Points], points: Points, numbers: Numbers, rng: Generator
+) -> Partitions:
     """Run k-means on ``prepare(points)`` once from a random start, for each number of clusters."""
     prepared = prepare(points)
     return [fitted_kmeans(prepared.copy(), k, rng, "random").labels_ for k in numbers]
 
 
-def jaccard_k_means(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
+def jaccard_k_means(points: Points, numbers: Numbers, rng: Generator) -> Partitions:
     """Run Lloyd's algorithm with the extended Jaccard similarity, for each number of clusters.
 
     No scaling of the points turns this similarity into a Euclidean distance, so scikit-learn does not apply.
@@ -195,7 +197,7 @@ def jaccard_k_means(points: np.ndarray, numbers: Sequence[int], rng: np.random.G
     return partitions
 
 
-def spectral(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
+def spectral(points: Points, numbers: Numbers, rng: Generator) -> Partitions:
     """Spectral clustering of Ng, Jordan and Weiss 2002: k-means on the normalized rows of k eigenvectors.
 
     The affinity is ``exp(-d^2 / (2 s^2))`` with a zero diagonal; s, which neither they nor Lourenço et al.
@@ -220,12 +222,7 @@ def spectral(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generato
     return [fitted_kmeans(of_k, of_k.shape[1], rng, "random", n_init=10).labels_ for of_k in rows]
 
 
-def graph_partition(
-    similarity: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    points: np.ndarray,
-    numbers: Sequence[int],
-    rng: np.random.Generator,
-) -> list[np.ndarray]:
+def graph_partition(similarity: Similarity, points: Points, numbers: Numbers, rng: Generator) -> Partitions:
     """Partition the graph of all similarities into parts of about equal size by METIS.
 
     METIS takes integer weights, so similarities are rounded to a 10,000th of the largest, or more coarsely
@@ -236,9 +233,7 @@ def graph_partition(
     return [partition_graph(graph, k, 0.05, int(rng.integers(2**31)))[0] for k in numbers]
 
 
-def self_organizing_map(
-    points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator
-) -> list[np.ndarray]:
+def self_organizing_map(points: Points, numbers: Numbers, rng: Generator) -> Partitions:
     """Cluster by the units of a self-organizing map in a row, in 10 rounds of the online rule."""
     partitions = []
     for k in numbers:
@@ -255,9 +250,7 @@ def self_organizing_map(
     return partitions
 
 
-def hypergraph_of_features(
-    points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator
-) -> list[np.ndarray]:
+def hypergraph_of_features(points: Points, numbers: Numbers, rng: Generator) -> Partitions:
     """Cut the hypergraph of features, each an edge of the objects above its median, by Mt-KaHyPar.
 
     Of counts, most of which are 0, these are the documents with a word.
@@ -268,7 +261,7 @@ def hypergraph_of_features(
     return [cut(k, 0.05, int(rng.integers(2**31)), "km1")[0] for k in numbers]
 
 
-def random_labels(points: np.ndarray, numbers: Sequence[int], rng: np.random.Generator) -> list[np.ndarray]:
+def random_labels(points: Points, numbers: Numbers, rng: Generator) -> Partitions:
     """Draw every label uniformly at random."""
     return [rng.integers(k, size=len(points)) for k in numbers]
 

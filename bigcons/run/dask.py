@@ -145,7 +145,8 @@ class DaskEngine:
             with suppress(KeyError):  # of a thread that has left, for an earlier map or by its own code
                 distributed.secede()
         self.refresh()
-        words = ["bigcons", *re.findall(r"[a-z]+|[0-9]+", current_step().lower())]
+        step = current_step() or "the call"
+        words = ["bigcons", *re.findall(r"[a-z]+|[0-9]+", step.lower())]
         run = "-".join([*words, uuid.uuid4().hex])  # dashboards group tasks by how their keys begin
         function: Any = cloudpickle.dumps(task)
         # A task function sent with every item costs 6 ms per MB and item. Shared by the workers it costs
@@ -154,40 +155,38 @@ class DaskEngine:
         # its worker is lost.
         if len(function) > 2_000_000:
             (function,) = self._submit("the task function", [f"{run}-function"], _loaded, [function])
-        numbered, window = enumerate(items), deque[tuple[str, Any]]()
+        numbered, window, n_done = enumerate(items), deque[Any](), 0
         try:
             while True:
                 n_new = self.in_flight - len(window)
-                if any(future.status in ("error", "cancelled") for _, future in window):
+                if any(future.status in ("error", "cancelled") for future in window):
                     n_new = 0
                 if new := list(islice(numbered, max(n_new, 0))):
-                    names = [f"task {position} of {current_step() or 'the call'}" for position, _ in new]
                     keys = [f"{run}-{position}" for position, _ in new]
                     # Dask would search items passed as an argument for futures
                     calls = [partial(run_task, item) for _, item in new]
-                    futures = self._submit(names[0], keys, operator.call, calls, [function] * len(new))
-                    window.extend(zip(names, futures, strict=True))
+                    window.extend(self._submit(step, keys, operator.call, calls, [function] * len(new)))
                 if not window:
                     break
-                for outcome in self._wait(window[0][0], [future for _, future in window]):
-                    name, future = window.popleft()
-                    future.release()
+                for outcome in self._wait(f"task {n_done} of {step}", list(window)):
+                    window.popleft().release()
                     if isinstance(outcome, Exception):
                         self.refresh()  # raises what is wrong with a new worker
                         if isinstance(outcome, KilledWorker):
                             raise ExecutionError(
-                                f"{name} ran on {outcome.allowed_failures + 1} workers that died one after "
-                                "another; it may need more memory than they have: give them more, or store "
-                                "the data in smaller chunks (see the workers' logs for the cause)."
+                                f"task {n_done} of {step} ran on {outcome.allowed_failures + 1} workers that "
+                                "died one after another; it may need more memory than they have: give them "
+                                "more, or store the data in smaller chunks (see the workers' logs)."
                             )
                         raise outcome
                     result, error = outcome
                     if error is not None:
                         raise error
+                    n_done += 1
                     yield result
             self.refresh()
         finally:  # the scheduler drops released tasks; the last first, or it would start in their place
-            for _, future in reversed(window):
+            for future in reversed(window):
                 future.release()
             if isinstance(function, distributed.Future):
                 function.release()
