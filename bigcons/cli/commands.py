@@ -217,6 +217,7 @@ def run(
     reading = cli.taken(options, (*CHOSEN, *READING, "log"))
     model = bc.METHODS[method](_n_clusters_of(method, n_clusters), **options)
     data = _open_features(features, reading)
+    model._check_n_clusters(model.n_clusters, data.n_objects)  # before any work
     is_made = not overwrite and is_store(ensemble_path)
     began = time.perf_counter()
     making: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
