@@ -1,5 +1,7 @@
-"""The pages of the documentation: their Python lines run, and the reference lists every public name."""
+"""The pages of the documentation: their Python lines run; every public name is listed and has an example."""
 
+import doctest
+import importlib
 import inspect
 import os
 import re
@@ -97,14 +99,18 @@ def test_other_tools__a_table_of_r_comes_back_from_files(tmp_path, monkeypatch):
     assert len((tmp_path / "consensus.csv").read_text("utf-8").splitlines()) == 151
 
 
-def test_reference__lists_every_public_name():
-    text = (DOCS / "api.md").read_text(encoding="utf-8")
-    listed, module = set(), ""
-    for line in text.splitlines():
+def listed_names():
+    """Return the names that the reference lists, with their modules."""
+    names, module = [], ""
+    for line in (DOCS / "api.md").read_text(encoding="utf-8").splitlines():
         if line.startswith(".. currentmodule:: "):
             module = line.split()[-1]
         elif re.fullmatch(r"   \w+", line):
-            listed.add(f"{module}.{line.strip()}")
+            names.append(f"{module}.{line.strip()}")
+    return names
+
+
+def test_reference__lists_every_public_name():
     apart = (*ROOMS, "methods", "METHODS", "__version__")
     public = {f"bigcons.{name}" for name in dir(bigcons) if name not in apart}
     for room in ROOMS:
@@ -113,4 +119,19 @@ def test_reference__lists_every_public_name():
             is_used = inspect.isclass(value) or inspect.isfunction(value)
             if is_ours and is_used and name not in NOT_FOR_USERS:
                 public.add(f"bigcons.{room}.{name}")
-    assert listed == public
+    assert set(listed_names()) == public
+
+
+@pytest.mark.parametrize("name", sorted({name for name in listed_names() if ".errors." not in name}))
+def test_example__of_every_public_name_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    module, _, attribute = name.rpartition(".")
+    documented = getattr(importlib.import_module(module), attribute)
+    text, path = documented.__doc__, getattr(documented, "__module__", module)
+    names = vars(importlib.import_module(path)).copy()
+    examples = doctest.DocTestParser().get_doctest(text, names, name, path, 0)
+    assert examples.examples, f"{name} has no example"
+    said = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    runner.run(examples, out=said.append)
+    assert not runner.failures, "".join(said)

@@ -125,7 +125,7 @@ def write(cells, route, folder, names=NAMES[0]):
 
 
 @given(written_tables())
-@settings(max_examples=150)
+@settings(max_examples=60)
 @pytest.mark.filterwarnings("ignore:partition .* as its only label")
 def test_a_table_of_any_sort_has_the_meaning_it_was_written_with(table):
     columns, cells, missing, route, names = table
@@ -153,7 +153,7 @@ UNCLEAR = ("csv", "csv without header", "list", "one-column files", "long csv")
 
 
 @given(written_tables(), st.sampled_from(UNCLEAR))
-@settings(max_examples=200)
+@settings(max_examples=80)
 @pytest.mark.filterwarnings("ignore:partition .* as its only label")
 def test_a_table_that_is_not_explained_is_read_as_it_was_meant_or_refused(table, route):
     columns, cells, missing, *_ = table

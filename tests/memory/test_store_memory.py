@@ -54,7 +54,7 @@ def run(script, **options):
 # Labels
 
 
-N_OBJECTS, N_PARTITIONS, BUDGET = 800_000, 60, 150_000_000
+N_OBJECTS, N_PARTITIONS, BUDGET = 400_000, 60, 150_000_000
 
 IMPORT = """
 import dask.array, numpy, pyarrow.parquet, zarr
@@ -76,7 +76,7 @@ print(json.dumps([stored.n_objects, stored.n_partitions, peak() - before]))
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """The same labels, 384 MB of 64-bit numbers, in every form."""
+    """The same labels, 192 MB of 64-bit numbers, in every form."""
     folder, shape, rows = tmp_path_factory.mktemp("labels"), (N_OBJECTS, N_PARTITIONS), 100_000
     labels = np.lib.format.open_memmap(folder / "l.npy", "w+", np.int64, shape)
     fortran = np.lib.format.open_memmap(folder / "f.npy", "w+", np.int64, shape, fortran_order=True)

@@ -36,7 +36,7 @@ NOT_KEPT = {
 }
 
 
-@pytest.mark.parametrize("method", ["pcc", "hbgf", "eac-single"])
+@pytest.mark.parametrize("method", ["pcc", "eac-single"])
 def test_methods__pass_scikit_learn_s_checks_with_stated_exemptions(method):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
