@@ -48,16 +48,11 @@ def bigcons(command, folder, *, shell="", file_bytes=None):
 @pytest.mark.parametrize(
     "command",
     [
-        "--help",
         "--version",
-        "info --help",
         "info --json e.zarr",
-        "info e.zarr",
         "info --json missing",
-        "methods",
         "export c.zarr -o -",
-        "sample-data --help",  # longer than a buffer, as the next
-        f"methods --json {'m' * 9000}",
+        f"methods --json {'m' * 9000}",  # longer than a buffer
     ],
 )
 def test_standard_output__full_is_told_in_one_line(made, command):
@@ -68,7 +63,7 @@ def test_standard_output__full_is_told_in_one_line(made, command):
     ]
 
 
-@pytest.mark.parametrize("command", ["--help", "info e.zarr", "import l.csv -o closed.zarr"])
+@pytest.mark.parametrize("command", ["--help", "import l.csv -o closed.zarr"])
 def test_standard_output__closed_is_told_before_anything_is_done(made, command):
     run = bigcons(command, made, shell=">&-")
     assert run.returncode == 1
@@ -77,7 +72,7 @@ def test_standard_output__closed_is_told_before_anything_is_done(made, command):
     assert not (made / "closed.zarr").exists()
 
 
-@pytest.mark.parametrize("command", ["export long.zarr -o -", "methods", "--help"])
+@pytest.mark.parametrize("command", ["export long.zarr -o -", "--help"])
 def test_standard_output__whose_reader_ends_is_left_in_silence(made, command):
     Consensus.write(made / "long.zarr", np.zeros(200_000, np.int32), None, overwrite=True)
     assert bigcons(command, made, shell="| head -n 1 | cat; exit 0").stderr == ""
@@ -111,7 +106,6 @@ def test_standard_input__closed_is_told(made):
         ("export c.zarr -o", "x.csv", 2048),
         ("report c.zarr -o", "r.html", 2048),
         ("plot c.zarr -o", "figures", 2048),
-        ("demo --size 1000 -o", "demo", 2048),
     ],
 )
 def test_disk__that_takes_no_more_is_told_in_one_line_that_names_the_output(made, command, out, n_bytes):
