@@ -1,4 +1,4 @@
-"""Solves in processes of their own: what they really take, in all and beyond processes that are warm."""
+"""Calls in processes of their own: what they really take, in all and beyond processes that are warm."""
 
 import json
 import os
@@ -13,65 +13,66 @@ import psutil
 
 import bigcons
 
-CHILD = """
+ROOT = str(Path(bigcons.__file__).parents[1])
+
+PEAK = """
+import json, re, sys
+from pathlib import Path
+
+def peak():  # not ru_maxrss, which begins with the peak of the parent
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+
+def from_here():
+    Path("/proc/self/clear_refs").write_text("5")  # from here on the peak is ours
+    return peak()
+
+options = json.loads(sys.argv[1])
+"""
+
+SOLVE = """
 import json, re, sys, warnings
 from contextlib import nullcontext
 
-def fit(options, client, memory):
-    from bigcons import METHODS, Ensemble
+def fit(options, client, x, out, memory, max_iter=1):
+    from bigcons import METHODS
     model = METHODS[options["method"]](memory=memory, client=client, random_state=0)
-    short = {"n_init": 1, "max_iter": 1, "tol": 0.0}
+    short = {"n_init": 1, "max_iter": max_iter, "tol": 0.0}
     model.set_params(**{name: short[name] for name in short.keys() & model.get_params()})
     model.set_params(**options["parameters"])
-    x = Ensemble.open(options["ensemble"]).load() if options["held"] else options["ensemble"]
-    model.fit(x, out=options["out"])
+    model.fit(x, out=out)
 
-def smallest_budget(options, client):
+def fit_within(options, client):
+    from bigcons import Ensemble
     from bigcons.errors import MemoryBudgetError
     from bigcons.memory import parse_size
+    x, out = options["ensemble"], options["out"]
     try:
-        fit(options, client, "1kB")
+        fit(options, client, Ensemble.open(x).load() if options["held"] else x, out, "1kB")
     except MemoryBudgetError as refusal:
-        return parse_size(re.search(r"raise it to (\\S+ [A-Z]?B)", str(refusal))[1])
-
-def cluster():
-    import distributed
-    return distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    options = json.loads(sys.argv[1])
-    with cluster() if options["engine"] == "cluster" else nullcontext() as workers:
-        with workers.get_client() if workers else nullcontext("threads") as client:
-            budget = smallest_budget(options, client)
-            fit(options, client, budget)
-            if options["again"]:  # the process is larger now, and the call takes no more than before
-                fit({**options, "out": options["out"] + "-again"}, client, budget)
+        budget = parse_size(re.search(r"raise it to (\\S+ [A-Z]?B)", str(refusal))[1])
+    fit(options, client, Ensemble.open(x).load() if options["held"] else x, out, budget)
+    if options["again"]:  # the process is larger now, and the call takes no more than before
+        fit(options, client, x, out + "-again", budget)
     print(budget)
-"""
 
-GROWTH = """
-import json, sys, warnings
-from contextlib import nullcontext
-from bigcons.run import memory_plan
+def grow(options, client):
+    from bigcons.run import memory_plan
+    stated = []
+    n_bytes = memory_plan.MemoryPlan.n_bytes
 
-stated = []
-n_bytes = memory_plan.MemoryPlan.n_bytes
+    def stating(self, engine, ensemble):
+        total = n_bytes(self, engine, ensemble)
+        stated.append(total - memory_plan.process_bytes(engine))
+        return total
 
-def stating(self, engine, ensemble):
-    total = n_bytes(self, engine, ensemble)
-    stated.append(total - memory_plan.process_bytes(engine))
-    return total
-
-memory_plan.MemoryPlan.n_bytes = stating
-
-def fit(options, client, ensemble):
-    from bigcons import METHODS
-    model = METHODS[options["method"]](client=client, random_state=0, memory="64GB")  # so that it plans
-    short = {"n_init": 1, "max_iter": 2, "tol": 0.0}
-    model.set_params(**{name: short[name] for name in short.keys() & model.get_params()})
-    model.set_params(**options["parameters"])
-    model.fit(options[ensemble], out=f"{options['out']}-{ensemble}")
+    memory_plan.MemoryPlan.n_bytes = stating
+    fit(options, client, options["small"], options["out"] + "-small", "64GB", 2)  # so that it plans
+    stated.clear()
+    print("warm", flush=True)
+    input()
+    fit(options, client, options["ensemble"], options["out"], "64GB", 2)
+    print(max(stated), flush=True)
+    sys.stdin.read()
 
 def cluster():
     import distributed
@@ -82,14 +83,16 @@ if __name__ == "__main__":
     options = json.loads(sys.argv[1])
     with cluster() if options["engine"] == "cluster" else nullcontext() as workers:
         with workers.get_client() if workers else nullcontext(options["engine"]) as client:
-            fit(options, client, "small")
-            stated.clear()
-            print("warm", flush=True)
-            input()
-            fit(options, client, "ensemble")
-            print(max(stated), flush=True)
-            sys.stdin.read()
+            (grow if "small" in options else fit_within)(options, client)
 """
+
+
+def run(script, **options):
+    """Return what a script says last in a process of its own, in which `options` are known."""
+    command = [sys.executable, "-c", f"{PEAK}{script}", json.dumps(options)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def tree_bytes(root):
@@ -111,7 +114,7 @@ def solve(folder, *, again=False, held=False, **options):
 
     ``again``: twice; ``held``: with the ensemble in memory.
     """
-    with start(CHILD, folder, {**options, "again": again, "held": held}) as child:
+    with start(folder, {**options, "again": again, "held": held}) as child:
         root, peak = psutil.Process(child.pid), 0
         while child.poll() is None:
             with suppress(psutil.NoSuchProcess):
@@ -127,7 +130,7 @@ def growth(folder, **options):
     Return the most by which all of them grew together, and what the plan says of data. A task of Dask that
     frees its memory gives it to later ones, not back: this counts as used.
     """
-    with start(GROWTH, folder, options) as child:
+    with start(folder, options) as child:
         try:
             if child.stdout.readline() != "warm\n":
                 raise RuntimeError("the first solve failed; its error is on standard error")
@@ -146,14 +149,10 @@ def growth(folder, **options):
     return peak - before, stated
 
 
-def start(script, folder, options):
-    """Start a script with options, in a process that can be talked with."""
-    (folder / "solve.py").write_text(script)
-    environment = {**os.environ, "PYTHONPATH": str(Path(bigcons.__file__).parents[1])}
-    command = [
-        sys.executable,
-        folder / "solve.py",
-        json.dumps({**options, "out": str(folder / "consensus.zarr")}),
-    ]
+def start(folder, options):
+    """Start a solve with options, in a process that can be talked with."""
+    (folder / "solve.py").write_text(SOLVE)
+    options = json.dumps({**options, "out": str(folder / "consensus.zarr")})
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env=environment, **pipes)
+    environment = {**os.environ, "PYTHONPATH": ROOT}
+    return subprocess.Popen([sys.executable, folder / "solve.py", options], env=environment, **pipes)

@@ -1,9 +1,6 @@
 """The memory promise of the generators, against the measured peak of a process of its own."""
 
-import json
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +8,8 @@ import pytest
 import zarr
 from pyarrow import csv, parquet
 
-from bigcons import generate
 from bigcons.memory import row_blocks
+from tests.memory.solving import run
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc"),
@@ -21,19 +18,8 @@ pytestmark = [
 
 N_OBJECTS, N_FEATURES = 500_000, 40  # 80 MB as float32
 
-PEAK = """
-import json, re, sys
-import numpy as np
-from pathlib import Path
-from bigcons import generate
-from bigcons.io.features import open_features
-
-def peak():
-    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-
-options = json.loads(sys.argv[1])
-"""
 GENERATE = """
+from bigcons import generate
 from bigcons.errors import MemoryBudgetError
 
 def make(memory):
@@ -49,25 +35,14 @@ ensemble = make(needed)
 print(json.dumps({"peak": peak(), "needed": needed, "n_objects": ensemble.n_objects}))
 """
 READ = """
+from bigcons.io.features import open_features
+
 open_features(options["warm"]).read(0, 1)
-Path("/proc/self/clear_refs").write_text("5")
-before = peak()
+before = from_here()
 features = open_features(options["features"])
 n_objects = sum(block.n_rows for block, _ in features.iterate())
 print(json.dumps({"used": peak() - before, "held": features.held_bytes, "n_objects": n_objects}))
 """
-
-
-def run(script, options):
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK + script, json.dumps(options)],
-        cwd=Path(generate.__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +74,7 @@ def test_generate__keeps_the_promise_of_the_smallest_budget(features, tmp_path, 
         "stored": stored,
         "arguments": {"random_state": 0, **arguments},
     }
-    result = run(GENERATE, options)
+    result = run(GENERATE, **options)
     assert result["n_objects"] == N_OBJECTS
     assert result["peak"] <= result["needed"]
     assert result["peak"] + 4 * N_OBJECTS * N_FEATURES > result["needed"], "a run that held all would pass"
@@ -112,7 +87,7 @@ def test_features__reading_holds_a_block_and_what_the_source_decodes(tmp_path, k
     path, warm = tmp_path / f"x.{kind}", tmp_path / f"warm.{kind}"
     for target, values in ((path, matrix), (warm, matrix[:100])):
         write(target, kind, values)
-    result = run(READ, {"features": str(path), "warm": str(warm)})
+    result = run(READ, features=str(path), warm=str(warm))
     assert result["n_objects"] == n_objects
     assert result["used"] <= result["held"] + 48 * 2**20
 

@@ -1,10 +1,7 @@
 """What importing, sampling, converting and reading stores takes: the peak of a child process, as promised."""
 
-import json
-import subprocess
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-import bigcons
 from bigcons import Ensemble, PairTable
 from bigcons.disk.places import place_of
 from bigcons.memory import parse_size
+from tests.memory.solving import run
 from tests.support.s3 import s3_server
 from tests.support.stores import names_in
 
@@ -23,33 +20,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc"),
     pytest.mark.slow,
 ]
-
-PEAK = """
-import json, re, sys
-from pathlib import Path
-
-def peak():  # not ru_maxrss, which begins with the peak of the parent
-    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-
-def from_here():
-    Path("/proc/self/clear_refs").write_text("5")  # from here on the peak is ours
-    return peak()
-
-"""
-
-
-def run(script, **options):
-    """Return what a script says in a process of its own, in which `options` are known."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{PEAK}options = json.loads(sys.argv[1])\n{script}", json.dumps(options)],
-        cwd=Path(bigcons.__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
 
 # Labels
 
