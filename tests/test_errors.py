@@ -60,16 +60,11 @@ def test_errors__have_one_base_class():
     assert all(issubclass(cls, (BigconsError, UserWarning)) for cls in classes)
 
 
-def test_errors__without_facts_have_a_message_only():
-    assert str(StoreNotFoundError("a.zarr does not exist.")) == "a.zarr does not exist."
-    assert StoreNotFoundError("a.zarr does not exist.").path is None
-    assert MemoryBudgetError("too much.").needed is None
-
-
 def test_errors__state_paths_as_text_and_sizes_as_whole_bytes():
     assert StoreExistsError("exists.", path=Path("a") / "b").path == str(Path("a") / "b")
     error = MemoryBudgetError("too much.", needed=1_500.5, budget=1_000.0)
     assert (error.needed, error.budget) == (1_501, 1_000)
+    assert (str(StoreNotFoundError("gone.")), StoreNotFoundError("gone.").path) == ("gone.", None)
 
 
 def test_memory_budget__states_more_than_there_is():

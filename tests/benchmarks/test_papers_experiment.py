@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.bce_paper import COLUMNS, DATA, TABLE_4, published
 from benchmarks.consensus_clusterings_paper import judge, voted, voting_costs
-from benchmarks.real_data import load, winners
+from benchmarks.real_data import load
 from bigcons import METHODS
 from bigcons.datasets import planted_ensemble
 from tests.naive import metrics as naive
@@ -41,11 +41,6 @@ def test_voted__costs_what_the_method_says_and_stays_where_it_ends(planted, meth
     assert model.converged_
     assert voting_costs(labels, model.labels_)[method.upper()] == pytest.approx(model.objective_)
     assert (voted(method.upper(), labels, model.labels_, 6) == model.labels_).all()
-
-
-def test_winners__are_all_of_equals():
-    values = {"a": 1.0, "b": 2.0, "c": 1.0}
-    assert (winners(values, +1), winners(values, -1)) == (["b"], ["a", "c"])
 
 
 def test_published__has_ten_data_sets_with_a_maximum_and_an_average_by_method():

@@ -423,13 +423,6 @@ def test_open__rejects_heads_that_point_outside_the_store(url):
 # Locks and kills
 
 
-def test_new_store__inside_another_store_is_refused(url, planted):
-    planted.save(url)
-    for path in (f"{url}/t.zarr", f"{url}/deep/t.zarr"):
-        with pytest.raises(StoreExistsError, match=f"is inside the store {url}, "):
-            planted.save(path)
-
-
 def test_writer_lock__rejects_a_second_writer_and_is_renewed(url, planted):
     with writer_lock(url, seconds=3.0) as check_lock:
         time.sleep(3.5)

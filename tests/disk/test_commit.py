@@ -93,12 +93,6 @@ def test_new_store__names_itself_where_a_file_may_not_grow_so_large(tmp_path):
     assert not names_in(tmp_path)
 
 
-def test_new_store__needs_a_head(tmp_path):
-    with pytest.raises(StoreNotFoundError), commit.new_store(tmp_path / "s"):
-        pass
-    assert not names_in(tmp_path)
-
-
 def test_new_store__clears_what_a_killed_writer_left(tmp_path):
     (tmp_path / ".s.123.partial").mkdir()
     others = [
