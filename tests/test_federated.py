@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import bigcons as bc
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError
@@ -104,17 +103,6 @@ def test_fit_rows__is_the_central_run_on_any_labels(labels, n_clusters, n_sites,
     assert_same_objectives(fit, objectives)
     order_of(**fit.parameters, state=state)
     assert (labels_at(sites)[(labels < 0).all(axis=1)] == -1).all()
-
-
-def test_fit_rows__finds_what_bce_finds_at_one_place(planted):
-    ensemble, labels, truth = planted
-    sites = row_sites(labels, 3, ensemble)
-    fit = fit_rows(sites, K, random_state=0)
-    model = bc.BCE(K, n_init=10, random_state=0).fit(ensemble)
-    assert fit.objective == pytest.approx(model.objective_, rel=1e-5)
-    np.testing.assert_allclose(fit.start_objectives, model.start_objectives_, rtol=1e-7)
-    assert adjusted_rand(labels_at(sites), model.labels_) > 0.99
-    assert adjusted_rand(labels_at(sites), truth) > 0.9
 
 
 def test_fit_rows__reads_text_and_stored_labels_and_the_sites_need_not_agree_before(planted, tmp_path):

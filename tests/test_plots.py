@@ -12,7 +12,6 @@ import pytest
 from matplotlib.patches import Circle, FancyArrowPatch
 
 from bigcons import HBGF, MCLA, ConsensusTree, choose_n_clusters, consensus_tree, plots
-from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.metrics import cluster_overlap, reliability, trust
 from bigcons.metrics.clusterings import vat_order
@@ -323,20 +322,6 @@ def test_tree__has_a_line_as_wide_as_its_share_and_colored_by_support_for_each_s
     assert [text.get_text() for text in axes.texts] == [f"{told:.2f}" for told in tree.support[-2:]]
 
 
-def test_tree__is_titled_by_the_number_that_its_text_has():
-    noise = consensus_tree(np.random.default_rng(0).integers(4, size=(600, 20)), random_state=0)
-    titles = {K: plots.tree(noise, K).axes[0].get_title() for K in (None, 1, 3)}
-    assert repr(noise).startswith("ClusterTree(a single cluster; ")
-    assert titles == {
-        None: "a single cluster of 600 objects, and its first split",
-        1: "a single cluster of 600 objects",
-        3: "3 clusters of 600 objects",
-    }
-    found = consensus_tree(three_groups(200)[1], random_state=0)
-    assert plots.tree(found).axes[0].get_title() == "3 clusters of 200 objects"
-    assert repr(found).startswith("ClusterTree(3 clusters, ")
-
-
 def test_scatter__colors_every_object_by_its_cluster_and_pales_the_doubtful(tmp_path):
     rng = np.random.default_rng(0)
     truth = rng.integers(3, size=200)
@@ -356,16 +341,3 @@ def test_scatter__colors_every_object_by_its_cluster_and_pales_the_doubtful(tmp_
         plots.scatter(points[1:], model)
     with pytest.raises(InvalidInputError, match="call fit first"):
         plots.scatter(points, ConsensusTree(3))
-
-
-def test_plots__take_a_model_where_they_take_labels():
-    ensemble, truth = planted_ensemble(120, 12, missing=0.1, random_state=0)
-    model = ConsensusTree(3, random_state=0).fit(ensemble)
-    by_model, by_labels = (
-        plots.coassociation(ensemble, labels).axes[0].images[0].get_array()
-        for labels in (model, model.labels_)
-    )
-    np.testing.assert_array_equal(by_model, by_labels)
-    judged = reliability(truth, model.labels_, model.trust_.confidence)
-    told, drawn = plots.reliability(judged), plots.reliability(model, truth)
-    assert drawn.axes[0].get_title(loc="right") == told.axes[0].get_title(loc="right")

@@ -5,7 +5,6 @@ import os
 import numpy as np
 import pytest
 
-from benchmarks.bce_paper import COLUMNS, DATA, TABLE_4, published
 from benchmarks.consensus_clusterings_paper import judge, voted, voting_costs
 from benchmarks.real_data import load
 from bigcons import METHODS
@@ -41,16 +40,6 @@ def test_voted__costs_what_the_method_says_and_stays_where_it_ends(planted, meth
     assert model.converged_
     assert voting_costs(labels, model.labels_)[method.upper()] == pytest.approx(model.objective_)
     assert (voted(method.upper(), labels, model.labels_, 6) == model.labels_).all()
-
-
-def test_published__has_ten_data_sets_with_a_maximum_and_an_average_by_method():
-    """Table 4 of the paper of Bayesian cluster ensembles."""
-    assert set(TABLE_4) == set(DATA)
-    for name in DATA:
-        found = published(name)
-        assert tuple(found) == COLUMNS
-        assert all(best is None or 0.4 < mean <= best < 1 for best, mean in found.values())
-        assert (found["CSPA"] == [None, None]) == (name == "magic04")
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,10 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from benchmarks import faults
-from bigcons import METHODS, Ensemble
+from bigcons import METHODS
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import Snapshots
@@ -38,14 +37,3 @@ def test_fit__refuses_a_run_of_other_pairs_at_the_same_path(tmp_path, how):
     error = StoreExistsError if how == "is finished" else InvalidInputError
     with pytest.raises(error, match="with other pairs"):
         METHODS["pcc"](**options).fit(ensemble, out=tmp_path / "c.zarr")
-
-
-def test_alter__always_changes_something(tmp_path):
-    """The control of the sampler: no alteration leaves the files as they were."""
-    Ensemble.from_labels(np.arange(60).reshape(30, 2) % 3).save(tmp_path / "e.zarr")
-    for seed in range(40):
-        before = faults._digest(tmp_path)
-        faults.alter(tmp_path, [tmp_path], np.random.default_rng(seed))
-        assert faults._digest(tmp_path) != before
-        if not any(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()):
-            return

@@ -206,8 +206,3 @@ def test_minimize_on_simplex__of_the_first_coordinates_leaves_the_others(program
     y, _ = solve(A, b, first, n)
     np.testing.assert_array_equal(y[:n], solve(A[:n, :n].copy(), b[:n].copy(), first[:n])[0])
     assert not y[n:].any()
-
-
-def test_minimize_on_simplex__without_any_curvature_takes_the_best_vertex():
-    found, _ = solve(np.zeros((3, 3)), np.array([1.0, 3.0, 2.0]), np.full(3, 1 / 3))
-    assert found.tolist() == [0, 1, 0]

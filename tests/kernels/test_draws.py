@@ -33,17 +33,6 @@ def test_mark_drawn__is_the_definition(key, first, sizes, data):
         assert marks.sum() == counts[p]
 
 
-@given(key=KEYS, first=st.integers(0, 10**6))
-def test_mark_drawn__pieces_are_the_same_alone(key, first):
-    together = marks_of(key, first, [40, 40, 7], [20, 13, 3])
-    alone = [
-        marks_of(key, first + p, [size], [count])[0]
-        for p, (size, count) in enumerate([(40, 20), (40, 13), (7, 3)])
-    ]
-    for a, b in zip(together, alone, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_mark_drawn__every_set_is_equally_likely():
     sets = list(combinations(range(6), 3))
     found = dict.fromkeys(sets, 0)

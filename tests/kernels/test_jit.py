@@ -1,31 +1,14 @@
-"""Compiled kernels on disk: found by another process, never mistaken, harmless if damaged; vectors."""
+"""Compiled kernels on disk: found by another process, never mistaken, harmless if damaged."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bigcons.kernels import _jit
 from bigcons.kernels._jit import jit, leaf
-from bigcons.kernels._vector import (
-    add8,
-    add_products8,
-    add_times8,
-    choose8,
-    count_bits,
-    empty,
-    fill8,
-    flat,
-    load8,
-    power_of_two,
-    store8,
-    sum8,
-    zero8,
-    zeros,
-)
 from bigcons.kernels.divergences import bregman_functions
 
 CALL = """
@@ -116,47 +99,3 @@ def test_leaf__is_compiled_once_for_constants_and_numbers_and_runs_as_written_in
     assert sums(5) == (6, 7, 10)
     assert len(add.signatures) == 1
     assert add("a", "b") == "ab"
-
-
-@jit
-def use_vectors(table, factor, exponent, word, out):
-    a, b = load8(table, np.uint64(3)), load8(table, np.uint64(11))
-    store8(out, np.uint64(0), add8(a, b))
-    store8(out, np.uint64(8), add_times8(a, b, factor))
-    store8(out, np.uint64(16), add_products8(zero8(), a, b))
-    store8(out, np.uint64(24), choose8(a, b, fill8(factor), a))
-    return sum8(add_products8(a, a, b)), power_of_two(exponent), count_bits(word)
-
-
-def test_vectors__are_eight_numbers():
-    draw = np.random.default_rng(0)
-    words = [0, 1, 2**64 - 1, *draw.integers(2**63, size=5).tolist()]
-    for word, exponent in zip(words, (-1022.0, -3.0, -0.0, 0.0, 1.0, 52.0, 1000.0, 1023.0), strict=True):
-        table, factor, out = draw.normal(size=20), draw.normal(), np.zeros(32)
-        total, power, n_bits = use_vectors(table, factor, exponent, np.uint64(word), out)
-        a, b = table[3:11], table[11:19]
-        expected = np.concatenate([a + b, a + b * factor, a * b, np.where(a > b, factor, a)])
-        np.testing.assert_allclose(out, expected, rtol=1e-14, atol=1e-15)
-        assert total == pytest.approx((a + a * b).sum(), rel=1e-13)
-        assert (power, n_bits) == (2.0**exponent, word.bit_count())
-
-
-def test_arrays__are_those_of_numpy_and_the_flat_one_is_a_view():
-    @jit
-    def made(n):
-        counts, table, cube = zeros(n, np.int32), empty((n, 2), np.float64), zeros((n, 2, 3), np.bool_)
-        entries = flat(table)
-        for i in range(entries.shape[0]):
-            entries[i] = i
-        flat(cube)[6 * n - 1] = True
-        return counts, table, cube
-
-    for n in (1, 5):
-        counts, table, cube = made(n)
-        expected = np.zeros(n, np.int32), np.arange(2.0 * n).reshape(n, 2), np.zeros((n, 2, 3), bool)
-        expected[2][-1, -1, -1] = True
-        for found, wanted in zip((counts, table, cube), expected, strict=True):
-            assert found.dtype == wanted.dtype
-            np.testing.assert_array_equal(found, wanted)
-    with pytest.raises(MemoryError):
-        made(2**55)
