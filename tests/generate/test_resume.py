@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +15,7 @@ from bigcons.disk.checkpoint import Snapshots
 from bigcons.disk.places import writer_lock
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreLockedError
 from bigcons.generate import kmeans, mixed
+from tests.support.deaths import start
 from tests.support.engines import CountingEngine
 from tests.support.s3 import keys_below, s3_server
 
@@ -182,25 +179,22 @@ def test_mixed__that_cannot_write_keeps_what_is_finished(wide, expected, out, mo
 CHILD = """
 import sys
 from bigcons import generate
+from tests.support.deaths import die_after
+die_after("snapshot", int(sys.argv[3]))
 generate.mixed(sys.argv[1], n_partitions=30, train=300, out=sys.argv[2], random_state=0)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["centers", "labels"])
-def test_mixed__after_kill_9_only_what_is_unfinished_is_made(tmp_path, out, saved, stage):
+@pytest.mark.parametrize(("stage", "n_saved"), [("centers", 5), ("labels", 21)])
+def test_mixed__after_kill_9_only_what_is_unfinished_is_made(wide, tmp_path, out, saved, stage, n_saved):
     x, folder = tmp_path / "x.npy", Path(f"{out}.partial")
-    np.save(x, bc.datasets.planted_features(60_000, 256)[0].astype(np.float32))
-    root = Path(bc.__file__).parents[1]
-    child = subprocess.Popen([sys.executable, "-c", CHILD, str(x), str(out)], cwd=root)
-    deadline = time.monotonic() + 60
-    while (
-        sum(stage in name for name in parts(folder)) < 3 and time.monotonic() < deadline and not child.poll()
-    ):
-        time.sleep(0.002)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    n_done, n_tasks = len(parts(folder)), 3 + 15 + 15
+    np.save(x, wide)
+    child = start(CHILD, x, out, n_saved)
+    child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    n_done, n_tasks = len(parts(folder)), 3 + 15 + N_BLOCKS
+    assert any(stage in name for name in parts(folder))
     assert 3 <= n_done < n_tasks
     how = {**HOW, "n_partitions": 30}
     made = mixed(x, out=out, **how)
