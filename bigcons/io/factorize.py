@@ -498,12 +498,11 @@ def partition_names(
 
 def check_distinct(names: Sequence[str], before: Sequence[str] = ()) -> None:
     """Raise InvalidInputError if a name is repeated, or is one of those ``before`` in an ensemble."""
+    taken = set(before)
     for name in names:
-        if name in before:
+        if name in taken:
             raise InvalidInputError(
-                f"the ensemble has a partition {name!r} already; give the new one another name, or leave it "
-                "out if it was appended before."
+                f"two partitions are named {name!r}; give each a name of its own, or leave out one that was "
+                "appended before."
             )
-    if len(set(names)) < len(names):
-        repeated = next(name for u, name in enumerate(names) if name in names[:u])
-        raise InvalidInputError(f"two partitions are named {repeated!r}; give each a name of its own.")
+        taken.add(name)

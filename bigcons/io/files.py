@@ -107,10 +107,9 @@ def open_files(paths: Sequence[File], role: str, how: Selection, where: str | No
     source = joined([open_path(path, role, how) for path in paths], where)
     if role == "labels" and (source.n_columns == 1 or source.names is None):
         raise InvalidInputError(
-            f"{source.where} has {len(paths)} files of one column, or without names of columns, which may be "
-            "of the same objects; pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is "
-            "a partition, to append_partitions (bigcons append) if each has some, or write one file of all "
-            "rows if each has other objects."
+            f"{source.where} has {len(paths)} files of one column, or without names, which may be of the "
+            "same objects; pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition, "
+            "or write one file of all rows if each has other objects."
         )
     return source
 
@@ -179,18 +178,11 @@ def is_parquet(path: StorePath) -> bool:
 
 def is_list_of_paths(x: Any) -> bool:
     """Return whether ``x`` is a list of paths to tables."""
-    return (
-        isinstance(x, (list, tuple))
-        and len(x) > 0
-        and all(
-            isinstance(entry, os.PathLike) or (isinstance(entry, str) and is_table_path(entry)) for entry in x
-        )
-    )
-
-
-def is_table_path(name: str) -> bool:
-    """Return whether text looks like the path of a file with a table."""
-    return name.lower().endswith((*PARQUET, *_CSV, ".npy", ".zarr", ".h5ad"))
+    suffixes = (*PARQUET, *_CSV, ".npy", ".zarr", ".h5ad")
+    if not isinstance(x, (list, tuple)) or not all(isinstance(entry, (str, os.PathLike)) for entry in x):
+        return False
+    names = [entry.lower() for entry in x if isinstance(entry, str)]
+    return len(x) > 0 and all(name.endswith(suffixes) for name in names)
 
 
 # Provenance
@@ -319,13 +311,12 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
     and whole numbers are read as floats but of pairs. Seeking parses all before.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
     from pyarrow import csv as arrow
 
     separator = how.sep or ("\t" if path.name.lower().endswith(_TABS) else ",")
     with reading(where, "CSV"):
-        lines, n_skipped = _first_lines(path, where, separator)
-    names = None if how.header is False else _header_names(lines, where, how.header)
-    width = len(lines[0]) if names is None else len(names)
+        names, width, n_skipped = _head_of(path, where, separator, how.header)
     places = [str(c) for c in range(width)]
 
     def open_text(types: Sequence[pa.DataType], columns: Sequence[int], *, as_text: bool) -> Any:
@@ -338,7 +329,7 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
                 use_threads=not as_text and role != "pairs",
                 block_size=1 << 20,
                 column_names=places,
-                skip_rows=n_skipped if names is not None else 0,
+                skip_rows=n_skipped,
             ),
             parse_options=arrow.ParseOptions(delimiter=separator, ignore_empty_lines=width > 1),
             convert_options=arrow.ConvertOptions(
@@ -356,7 +347,15 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
             first = 0
             with reading(where, "CSV"), open_text(types, columns, as_text=as_text) as batches:
                 for batch in batches:
-                    _refuse_gaps(batch, first, where, may_be_empty=not as_text or width > 1)
+                    texts = [column for column in batch.columns if column.type == pa.large_string()]
+                    if any(pc.any(pc.match_substring(column, "\0")).as_py() for column in texts):
+                        raise InvalidInputError(f"{where} has NUL bytes, as after a crash; write it again.")
+                    if as_text and width == 1 and batch.columns[0].null_count:
+                        row = first + batch.columns[0].is_null().index(True).as_py()
+                        raise InvalidInputError(
+                            f'{where} has an empty line in place of row {row} (from 0); write NA or "" there '
+                            "if it is an object without a label, else delete it."
+                        )
                     yield first, batch.columns
                     first += batch.num_rows
 
@@ -399,15 +398,20 @@ def _content_of(path: File) -> Any:
     """Return the content of a file as a stream, decompressed by its suffix."""
     import pyarrow as pa
 
-    compression = _COMPRESSED.get(path.suffix.lower())
     if isinstance(path, Path):
         check_file(path)
-        return pa.input_stream(path, compression=compression)
-    return pa.input_stream(path.open("rb"), compression=compression)
+    content = path if isinstance(path, Path) else path.open("rb")
+    return pa.input_stream(content, compression=_COMPRESSED.get(path.suffix.lower()))
 
 
-def _first_lines(path: File, where: str, separator: str) -> tuple[list[list[str]], int]:
-    """Return the cells of the first two lines, but empty ones, and the number of the first of them."""
+def _head_of(
+    path: File, where: str, separator: str, header: bool | None
+) -> tuple[list[str] | None, int, int]:
+    """Return names and number of columns, and the lines that are skipped, as the first two lines say.
+
+    The first column may have no name, "", if it has the names of the rows. A first line with a number may be
+    an object as well: it is refused unless ``header`` says what it is.
+    """
     with _content_of(path) as content:
         head = content.read(1 << 23)
     if head.removeprefix(b"\xef\xbb\xbf").startswith(_NO_TEXT) or b"\0" in head[: 1 << 16]:
@@ -433,33 +437,9 @@ def _first_lines(path: File, where: str, separator: str) -> tuple[list[list[str]
             f"{where} begins with {lines[0][0][:40]!r}, of which {marks[0]!r} may separate columns; pass "
             f"sep={marks[0]!r} of bigcons.select (--sep {marks[0]!r}), or another."
         )
-    return lines, n_first
-
-
-def _refuse_gaps(batch: Any, first: int, where: str, *, may_be_empty: bool) -> None:
-    """Refuse a NUL byte in text, which a crash leaves, and empty lines in place of an object."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for column in batch.columns:
-        is_text = pa.types.is_large_string(column.type)
-        if is_text and pc.any(pc.match_substring(column, "\0")).as_py():
-            raise InvalidInputError(f"{where} has NUL bytes, as after a crash; write it again.")
-    if not may_be_empty and batch.columns[0].null_count:
-        row = first + batch.columns[0].is_null().index(True).as_py()
-        raise InvalidInputError(
-            f'{where} has an empty line in place of row {row} (from 0); write NA or "" there if it is an '
-            "object without a label, else delete it."
-        )
-
-
-def _header_names(lines: list[list[str]], where: str, header: bool | None) -> list[str]:
-    """Return the names of the columns in the first of the ``lines``.
-
-    The first column may have no name, "", if it has the names of the rows. A first line with a number may be
-    an object as well: it is refused unless ``header`` says what it is.
-    """
     names, second = lines[0], lines[1] if len(lines) > 1 else []
+    if header is False:
+        return None, len(names), 0
     if len(second) == len(names) + 1 and not names[0].startswith("#"):
         names = ["", *names]  # as write.table of R
     has_rows = names[0] == "" and len(second) > 1 and loose_number(second[0]) is None
@@ -476,7 +456,7 @@ def _header_names(lines: list[list[str]], where: str, header: bool | None) -> li
             f"{len(second)} values in the next line; name every column but that of the names of rows, delete "
             "comments, or pass header=False (--no-header) if the first line is an object."
         )
-    return names
+    return names, len(names), n_first
 
 
 # Many files

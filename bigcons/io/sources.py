@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.disk.files import check_file
-from bigcons.errors import DamagedFileError, InvalidInputError, MissingDependencyError, first_line
+from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.io.batches import (
     Source,
     array_source,
@@ -34,6 +34,7 @@ from bigcons.io.files import (
     is_list_of_paths,
     open_files,
     open_path,
+    reading,
     refuse_bucket,
     refuse_missing,
 )
@@ -169,12 +170,8 @@ def _open_h5ad(path: Any, role: str, how: Selection) -> Source:
         ) from error
     refuse_missing(path)
     check_file(Path(path))
-    try:
+    with reading(path, "AnnData"):
         return _open_anndata(anndata.read_h5ad(path, backed="r"), role, how)
-    except (OSError, KeyError, ValueError) as error:
-        raise DamagedFileError(
-            f"{path} is not an AnnData ({first_line(error)}); write it again.", path=path
-        ) from None
 
 
 KINDS: list[tuple[Callable[[Any], bool], Callable[[Any, str, Selection], Source]]] = [

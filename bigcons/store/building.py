@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -190,10 +190,8 @@ def with_objects(source: Source | SoftSources, header: Header, categories: Categ
                 f"labels has {source.n_columns} partitions but the ensemble has {len(header.names)}; "
                 "give one column for each."
             )
-    known = [
-        np.arange(k) if values is None else values
-        for k, values in zip(header.n_clusters, categories, strict=True)
-    ]
+    both = zip(header.n_clusters, categories, strict=True)
+    known = [np.arange(k) if values is None else values for k, values in both]
     more, new_categories, blocks = _read(source, header.names, known=known, may_be_empty=True)
     grown = header._replace(
         n_objects=header.n_objects + more.n_objects,
@@ -246,12 +244,10 @@ def append_in_memory(
     rows: np.ndarray, grown: Content, *, partitions: bool
 ) -> tuple[np.ndarray, Header, Categories]:
     """Return labels or memberships, header and categories with what is appended."""
-    dtype = grown.header.dtype
-    new = [block.astype(dtype, copy=False) for block in grown.blocks]
-    rows = rows.astype(dtype, copy=False)
-    rows = np.hstack([rows, np.concatenate(new)]) if partitions else np.concatenate([rows, *new])
-    header = held(grown.header)
-    return rows, header._replace(chunk_rows=_chunk_rows(header)), grown.categories
+    header = grown.header._replace(chunk_rows=_chunk_rows(grown.header))
+    grown = grown._replace(header=header)
+    rows_of = lambda start, stop: rows[start:stop]  # noqa: E731
+    return hold(grown._replace(blocks=_grown_blocks(rows_of, 0, len(rows), grown, partitions=partitions)))
 
 
 def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partitions: bool) -> None:
@@ -259,24 +255,30 @@ def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partit
 
     With more partitions, all labels are written anew.
     """
-    header, dtype = grown.header, grown.header.dtype
     if partitions and stored.is_parquet:
-        refuse_parquet(stored.path, len(header.names), is_soft=False)
+        refuse_parquet(stored.path, len(grown.header.names), is_soft=False)
     kept = None if partitions else stored
-    writer = RowsWriter(folder, header, grown.categories, kept, parquet=stored.is_parquet)
-    blocks: Iterable[np.ndarray] = (block.astype(dtype, copy=False) for block in grown.blocks)
-    if not partitions:
-        old = row_blocks(stored.header.n_objects - writer.n_kept, header.chunk_rows)
-        known = (stored.read(writer.n_kept + b.start, writer.n_kept + b.stop) for b in old)
-        blocks = chain((block.astype(dtype, copy=False) for block in known), blocks)
-    start = 0
-    for block in rechunk(blocks, header.chunk_rows):
-        if partitions:
-            columns = stored.read(start, start + len(block))
-            block = np.hstack([columns.astype(dtype, copy=False), block])
+    writer = RowsWriter(folder, grown.header, grown.categories, kept, parquet=stored.is_parquet)
+    n_old = stored.header.n_objects
+    for block in _grown_blocks(stored.read, writer.n_kept, n_old, grown, partitions=partitions):
         writer.write(block)
-        start += len(block)
     writer.commit()
+
+
+def _grown_blocks(
+    read: Callable[[int, int], np.ndarray], first: int, n_old: int, grown: Content, *, partitions: bool
+) -> Iterator[np.ndarray]:
+    """Yield chunks of old rows, from the ``first`` that is not kept, then new ones, or of both together."""
+    rows, dtype = grown.header.chunk_rows, grown.header.dtype
+    if not partitions:
+        old = (read(first + block.start, first + block.stop) for block in row_blocks(n_old - first, rows))
+        blocks = (block.astype(dtype, copy=False) for block in chain(old, grown.blocks))
+        yield from rechunk(blocks, rows)
+        return
+    start = 0
+    for block in rechunk(grown.blocks, rows):
+        yield np.hstack([read(start, start + len(block)), block]).astype(dtype, copy=False)
+        start += len(block)
 
 
 def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
@@ -287,15 +289,14 @@ def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
     if known is None and (ids is None or (ids.facts.is_index and are_positions(ids, header.n_objects))):
         return None  # numbered on, as the rest of a data frame is
     if known is None or ids is None:
-        name = ids.facts.name if ids is not None else known.facts.name if known is not None else ""
+        name = next(one.facts.name for one in (ids, known) if one is not None)
         raise InvalidIdsError(
-            f"of the objects of the ensemble and those of {where}, one have ids, {name!r}, and the others "
-            "none; pass id= with the column that has them, or leave out the id of the new ones, such as by "
-            "df.reset_index(drop=True).",
+            f"of the objects of the ensemble and of {where}, one have ids, {name!r}, the others none; pass "
+            "id= with their column, or leave out the id of the new ones, such as by df.reset_index(drop=True).",
             column=name,
         )
     refuse_other_type(known, ids, where)
-    values = pa.concat_arrays([known.hold().values, ids.values])
+    values = pa.concat_arrays([known.hold().values, ids.hold().values])
     refuse_repeated_ids(values, known.facts.name, f"the ensemble with {where}")
     return known.others(values)
 
@@ -317,9 +318,8 @@ def _in_order_of(header: Header, table: Source) -> Source:
     lacking = [name for name in header.names if name not in names]
     raise InvalidInputError(
         f"{table.where} has other columns than the partitions of the ensemble: "
-        f"{shown(unknown) if unknown else 'none'} too many, {shown(lacking) if lacking else 'none'} too few; "
-        "leave out columns with drop= (--drop), write empty cells or nulls for partitions that do not label "
-        "the new objects, or give an array in the order of the partitions."
+        f"{shown(unknown) or 'none'} too many, {shown(lacking) or 'none'} too few; leave out columns with "
+        "drop= (--drop), write empty cells for partitions without labels, or give an array in their order."
     )
 
 

@@ -39,7 +39,7 @@ from bigcons.store.ensemble_store import (
     refuse_parquet,
 )
 from bigcons.store.generator import Generator, StoredGenerator
-from bigcons.store.reshaping import SoftSources, listed, read_long, read_runs
+from bigcons.store.reshaping import SoftSources, read_long, read_runs
 from bigcons.store.store import Objects, ids_of, import_pandas, reopened
 from bigcons.validation import check_choice, check_int, check_rows
 
@@ -279,15 +279,17 @@ class Ensemble(Objects):
         Raises MemoryBudgetError if the chunks of the store do not fit.
         """
         given = {"names": names, "id": id, "chunk_rows": chunk_rows}
-        tables, names = listed(memberships, names, id=id)
-        provenance: dict[str, Any] = {"made_by": "from_memberships", "n_tables": len(names)}
+        provenance: dict[str, Any] = {"made_by": "from_memberships"}
         if out is not None:
             provenance = {"made_by": "import_memberships", **provenance_of_files(memberships, given)}
             provenance["source"] = ", ".join(map(describe, memberships))
             if _prepared(out, overwrite, provenance):
                 return Ensemble.open(out)
         how: dict[str, Any] = {"overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
-        return ensemble_of(SoftSources(tables, names), out, provenance=provenance, **how)
+        sources = SoftSources(memberships, names, id=id)
+        if out is None:
+            provenance["n_tables"] = len(sources.names)
+        return ensemble_of(sources, out, provenance=provenance, **how)
 
     @classmethod
     def open(cls, path: Any, mode: str = "r") -> Ensemble:
@@ -563,7 +565,7 @@ class Ensemble(Objects):
         """
         source: Source | SoftSources
         if self.is_soft:
-            source = SoftSources(*listed(labels, self.names, id=id))
+            source = SoftSources(labels, self.names, id=id)
         else:
             how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
             source = _table_of(select(labels, id=id, **how), are_objects=True, usual_id=self.id_name)
@@ -592,7 +594,7 @@ class Ensemble(Objects):
         """
         source: Source | SoftSources
         if self.is_soft:
-            source = SoftSources(*listed(labels, names, first=self.n_partitions, id=id))
+            source = SoftSources(labels, names, first=self.n_partitions, id=id)
         else:
             how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
             table = select(as_table(labels), id=id, **how)
@@ -723,7 +725,7 @@ def open_store(path: StorePath) -> Any:
 def as_soft_ensemble(x: Any) -> Ensemble:
     """Return soft clusterings as an ensemble, as `as_ensemble`; a partition may have no memberships."""
     if not isinstance(x, Ensemble) and not (isinstance(x, (str, os.PathLike)) and commit.is_store(x)):
-        sources = SoftSources(*listed(x, None))
+        sources = SoftSources(x)
         provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
         return ensemble_of(sources, provenance=provenance, may_be_empty=True)
     ensemble = as_ensemble(x, soft=True)

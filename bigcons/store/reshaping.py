@@ -271,9 +271,19 @@ class SoftSources:
 
     where: str = "memberships"
 
-    def __init__(self, sources: Any, names: Sequence[str]) -> None:
-        self.names: list[str] = list(names)
-        opened = [_opened(source, name) for source, name in zip(sources, names, strict=True)]
+    def __init__(
+        self, tables: Any, names: Sequence[str] | None = None, *, first: int = 0, id: Column | None = None
+    ) -> None:
+        """Open the tables, with ids in the column ``id``; names are by default numbered from ``first``."""
+        is_one = isinstance(tables, (str, os.PathLike, Consensus)) or getattr(tables, "ndim", 3) != 3
+        if is_one or not isinstance(tables, (Sequence, np.ndarray)) or len(tables) == 0:
+            raise InvalidInputError(
+                f"memberships has type {type(tables).__name__}; pass a list of tables "
+                "(n_objects, n_clusters), one for each partition."
+            )
+        self.names: list[str] = partition_names(names, len(tables), "tables", first)
+        names = self.names
+        opened = [_opened(table, name, id) for table, name in zip(tables, names, strict=True)]
         self.n_objects: int = opened[0][0]
         self.ids: Ids | None = None
         for name, (n_objects, _, ids, _) in zip(names, opened, strict=True):
@@ -335,32 +345,13 @@ class SoftSources:
         return n_labeled
 
 
-def listed(
-    sources: Any, names: Sequence[str] | None, first: int = 0, id: Column | None = None
-) -> tuple[list[Any], list[str]]:
-    """Return membership tables as a list, with the names of their partitions.
-
-    Names are by default ``p0, p1, ...``, numbered from ``first``; ``id`` is the column of the ids in tables.
-    """
-    is_one = isinstance(sources, (str, os.PathLike, Consensus)) or getattr(sources, "ndim", 3) != 3
-    if is_one or not isinstance(sources, (Sequence, np.ndarray)) or len(sources) == 0:
-        raise InvalidInputError(
-            f"memberships has type {type(sources).__name__}; pass a list of tables (n_objects, n_clusters), "
-            "one for each partition."
-        )
-    sources = [source if _is_consensus(source) else select(source, id=id) for source in sources]
-    return sources, partition_names(names, len(sources), "tables", first)
-
-
-def _is_consensus(source: Any) -> bool:
-    return isinstance(source, Consensus) or (isinstance(source, (str, os.PathLike)) and is_store(source))
-
-
-def _opened(source: Any, name: str) -> tuple[int, int, Ids | None, Callable[[int], Iterator[np.ndarray]]]:
+def _opened(
+    source: Any, name: str, id: Column | None
+) -> tuple[int, int, Ids | None, Callable[[int], Iterator[np.ndarray]]]:
     """Return objects, clusters and ids of a table of memberships, and what reads it by so many rows."""
     import pyarrow as pa
 
-    if _is_consensus(source):
+    if isinstance(source, Consensus) or (isinstance(source, (str, os.PathLike)) and is_store(source)):
         consensus = source if isinstance(source, Consensus) else Consensus.open(source)
         consensus.read_memberships(0, 0)  # raises if there are only labels
 
@@ -372,7 +363,8 @@ def _opened(source: Any, name: str) -> tuple[int, int, Ids | None, Callable[[int
                 yield np.where(missing[:, None], np.float32(0), memberships)
 
         return consensus.n_objects, consensus.n_clusters, consensus.id_column, read
-    table = open_source(np.asarray(source) if isinstance(source, (list, tuple)) else source, "memberships")
+    source = np.asarray(source) if isinstance(source, (list, tuple)) else source
+    table = open_source(select(source, id=id), "memberships")
     kinds = table.column_types() or [table.dtype]
     if not all(re.match(r"u?int|float|double|halffloat|bool|null|decimal", str(kind)) for kind in kinds):
         raise InvalidInputError(f"memberships of {name!r} have a column that has no numbers; pass numbers.")

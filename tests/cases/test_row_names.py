@@ -336,7 +336,7 @@ def test_h5ad__is_read_by_anndata(tmp_path):
     np.testing.assert_array_equal(features.read(0, 3), np.eye(3))
     assert features.ids.facts.name == "cell"
     (tmp_path / "other.h5ad").write_bytes(b"none")
-    with pytest.raises(InvalidInputError, match="is not an AnnData"):
+    with pytest.raises(InvalidInputError, match="cannot be read as AnnData"):
         Ensemble.from_labels(tmp_path / "other.h5ad")
 
 
