@@ -225,7 +225,7 @@ class FeatureEncoding:
         if isinstance(rows, np.ma.MaskedArray):
             rows = np.ma.filled(rows.astype(np.float64), np.nan)  # masked values are missing
         if not isinstance(rows, list) and self.is_plain:
-            values = rows.astype(dtype, order="C")
+            values = np.array(rows, dtype, order="C") if isinstance(rows, np.ndarray) else rows.astype(dtype)
             for c, code in enumerate(self.columns):
                 if code.missing:
                     values[:, c] = without_missing(values[:, c], code, rows.dtype)
@@ -292,8 +292,10 @@ class FeatureEncoding:
 # What a column is
 
 
-def kind_of(kind: pa.DataType) -> str | None:
-    """Return what a column of an Arrow type becomes, CATEGORY for any text; None if it is no feature."""
+def kind_of(kind: Any) -> str | None:
+    """Return what a column of a type of Arrow or NumPy becomes, CATEGORY for any text; None if no feature."""
+    if isinstance(kind, np.dtype):
+        return NUMBER if kind.kind in "buif" else None
     types = pa.types
     tests = {
         CATEGORY: (types.is_dictionary, types.is_string, types.is_large_string, types.is_string_view),
@@ -428,10 +430,6 @@ def open_features(
     which fills them.
     """
     if isinstance(source, Features):
-        if (id, columns, drop, log) != (None,) * 4:
-            raise InvalidInputError(
-                "the features are open; choose id, columns, drop and log where they are opened."
-            )
         return source
     if isinstance(source, (str, os.PathLike)) and is_store(source):
         raise InvalidInputError(
@@ -440,8 +438,7 @@ def open_features(
     chosen = select(source, id=id, columns=columns, drop=drop)
     options = {name: value for name, value in {"log": log, **given_for(chosen)}.items() if value is not None}
     plain = {name: str(v.tolist() if hasattr(v, "tolist") else v) for name, v in options.items()}
-    table = open_source(chosen, "features")
-    return Features(table, log=log, are_chosen="columns" in options, options=plain)
+    return Features(open_source(chosen, "features"), log=log, options=plain)
 
 
 def encoded_features(source: object, encoding: FeatureEncoding, id: Column | None = None) -> Features:
@@ -483,7 +480,6 @@ class Features:
         table: Source,
         *,
         log: Columns | None = None,
-        are_chosen: bool = False,
         options: Mapping[str, str] | None = None,
         encoding: FeatureEncoding | None = None,
     ) -> None:
@@ -494,7 +490,7 @@ class Features:
         self.is_sparse: bool = table.is_sparse
         if encoding is None:
             codes = self._codes(log)
-            if table.dtype is None and not are_chosen:
+            if table.dtype is None and "columns" not in self.options:
                 self._refuse_ids(codes)
             id_name = None if table.ids is None or table.ids.facts.is_index else table.ids.facts.name
             encoding = FeatureEncoding(tuple(codes), table.names is not None, None, id_name)
@@ -521,14 +517,10 @@ class Features:
             repeated = [name for name in names if names.count(name) > 1]
             what = f"more than one column {repeated[0]!r}" if repeated else "no columns"
             raise InvalidInputError(f"{self.where} has {what}; give each its own name, and at least one.")
-        types: Sequence[Any] | None = table.column_types()
-        if types is None:
-            is_number = table.dtype is not None and table.dtype.kind in "buif"
-            types = [pa.from_numpy_dtype(table.dtype) if is_number else table.dtype] * len(names)
-        kinds = [kind_of(kind) if isinstance(kind, pa.DataType) else None for kind in types]
+        types: Sequence[Any] = table.column_types() or [table.dtype] * len(names)
+        kinds = [*map(kind_of, types)]
         if None in kinds:
-            triples = zip(names, types, kinds, strict=True)
-            refused = [f"{name!r} ({kind})" for name, kind, becomes in triples if becomes is None]
+            refused = [f"{names[c]!r} ({types[c]})" for c, kind in enumerate(kinds) if kind is None]
             raise InvalidInputError(
                 f"{self.where} has columns of types that are no features, {', '.join(refused[:20])}; leave "
                 "them out (drop=, --drop), or convert them to numbers, dates or text, lists to columns."
@@ -567,19 +559,13 @@ class Features:
                 "what is missing in missing= (--missing)."
             )
         for c, words in levels.items():
-            code = codes[c]._replace(may_miss=c in with_gaps)
-            if len(words) > LEVELS:
-                codes[c] = code._replace(kind=HASHED)
-            else:
-                codes[c] = (
-                    code._replace(levels=tuple(sorted(words))) if words else codes[c]._replace(kind=NUMBER)
-                )
+            kind = HASHED if len(words) > LEVELS else CATEGORY if words else NUMBER
+            kept = tuple(sorted(words)) if kind == CATEGORY else ()
+            codes[c] = codes[c]._replace(kind=kind, levels=kept, may_miss=bool(words) and c in with_gaps)
         for c in sorted({c for column in listed(log) for c in positions_of(table, column)}):
             if codes[c].kind != NUMBER:
-                raise InvalidInputError(
-                    f"log names column {names[c]!r} of {self.where}, a {codes[c].kind}; name columns of "
-                    "numbers."
-                )
+                what = f"log names column {names[c]!r} of {self.where}, a {codes[c].kind}"
+                raise InvalidInputError(f"{what}; name columns of numbers.")
             codes[c] = codes[c]._replace(logged=True)
         return codes
 

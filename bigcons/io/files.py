@@ -108,8 +108,8 @@ def open_files(paths: Sequence[File], role: str, how: Selection, where: str | No
     if role == "labels" and (source.n_columns == 1 or source.names is None):
         raise InvalidInputError(
             f"{source.where} has {len(paths)} files of one column, or without names, which may be of the "
-            "same objects; pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition, "
-            "or write one file of all rows if each has other objects."
+            "same objects; pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a "
+            "partition, or write one file of all rows if each has other objects."
         )
     return source
 

@@ -292,7 +292,7 @@ def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
         name = next(one.facts.name for one in (ids, known) if one is not None)
         raise InvalidIdsError(
             f"of the objects of the ensemble and of {where}, one have ids, {name!r}, the others none; pass "
-            "id= with their column, or leave out the id of the new ones, such as by df.reset_index(drop=True).",
+            "id= with their column, or leave out the id of the new ones, as by df.reset_index(drop=True).",
             column=name,
         )
     refuse_other_type(known, ids, where)

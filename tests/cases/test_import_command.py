@@ -43,16 +43,18 @@ def test_import__of_a_long_table(ok, run):
     votes = pd.DataFrame({"task": [3, 3, 5], "worker": ["ann", "bob", "bob"], "vote": ["x", "?", "y"]})
     votes.to_csv("votes.csv", index=False)
     ok(
-        "import",
-        "votes.csv",
-        "--long",
-        "task,worker,vote",
-        "--missing",
-        "?",
-        "-o",
-        "e.zarr",
-        "--memory",
-        "50MB",
+        *[
+            "import",
+            "votes.csv",
+            "--long",
+            "task,worker,vote",
+            "--missing",
+            "?",
+            "-o",
+            "e.zarr",
+            "--memory",
+            "50MB",
+        ]
     )
     ensemble = Ensemble.open("e.zarr")
     assert ensemble.ids.tolist() == [3, 5]
@@ -96,25 +98,20 @@ def test_import__says_whether_there_is_a_header(ok, run):
     ok("import", "x.csv", "--header", "-o", "f.zarr")
     assert Ensemble.open("f.zarr").names == ["0", "1"]
     ok("solve", "x.csv", "--no-header", "-k", 2, "-m", "best", "-o", "c.zarr")
-    assert (
-        "header"
-        in run(
-            "generate", "x.csv", "-o", "g.zarr", "--scheme", "kmeans", "--n-partitions", 2, "--n-clusters", 2
-        ).stderr
-    )
-    ok(
+    generate = [
         "generate",
         "x.csv",
-        "--no-header",
         "-o",
         "g.zarr",
         "--scheme",
         "kmeans",
         "--n-partitions",
-        2,
+        "2",
         "--n-clusters",
-        2,
-    )
+        "2",
+    ]
+    assert "header" in run(*generate).stderr
+    ok(*generate, "--no-header")
     assert Ensemble.open("g.zarr").n_objects == 3
 
 

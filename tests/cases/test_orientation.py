@@ -11,6 +11,7 @@ import bigcons as bc
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.store.ensemble import import_labels
+from tests.support.refusals import refused
 from tests.support.stores import values_of
 
 SWEEP = pd.DataFrame(
@@ -23,7 +24,7 @@ SWEEP = pd.DataFrame(
 def test_a_header_of_numbers_is_kept(tmp_path, suffix, id):
     path = tmp_path / f"k.{suffix}"
     SWEEP.to_csv(path, sep="\t" if suffix == "tsv" else ",")
-    with pytest.raises(InvalidInputError, match=r"begins with the line cell,2,5,10, .*header=True"):
+    with refused(r"begins with the line cell,2,5,10, .*header=True"):
         Ensemble.from_labels(path, id=id)
     how = {"id": id, "header": True}
     for ensemble in (Ensemble.from_labels(path, **how), import_labels(path, tmp_path / "e.zarr", **how)):
@@ -122,11 +123,11 @@ def test_from_runs__of_files(suffix, tmp_path):
         ensemble = Ensemble.from_runs(source)
         assert (ensemble.shape, ensemble.names) == ((30, 3), ["run0", "run1", "run2"])
         np.testing.assert_array_equal(ensemble.read(0, 30), np.column_stack([RUN] * 3))
-        with pytest.raises(InvalidInputError, match=r"from_runs\(\[\.\.\.\]\) .*one file of all rows"):
+        with refused(r"from_runs\(\[\.\.\.\]\) .*one file of all rows"):
             Ensemble.from_labels(source)
     if suffix in ("csv", "parquet"):
         for source in (f"{tmp_path}/run*", tmp_path):
-            with pytest.raises(InvalidInputError, match="from_runs"):
+            with refused("from_runs"):
                 Ensemble.from_labels(source)
 
 
@@ -136,7 +137,7 @@ def test_from_runs__of_files(suffix, tmp_path):
 )
 def test_lists_that_may_be_runs_are_refused(runs):
     for read in (Ensemble.from_labels, bc.PCC(2).fit):
-        with pytest.raises(InvalidInputError, match=r"Ensemble\.from_runs\(x\) .*numpy\.array\(x\)"):
+        with refused(r"Ensemble\.from_runs\(x\) .*numpy\.array\(x\)"):
             read(runs)
     shape = len(runs), len(runs[0])
     assert Ensemble.from_labels(np.array(runs)).shape == shape
@@ -152,13 +153,13 @@ def test_rows_of_a_list_are_objects(rows):
 
 
 def test_a_dict_is_refused_with_both_readings():
-    with pytest.raises(InvalidInputError, match=r"pandas\.DataFrame\(x\) .* Ensemble\.from_runs\(x\)"):
+    with refused(r"pandas\.DataFrame\(x\) .* Ensemble\.from_runs\(x\)"):
         Ensemble.from_labels({"a": [0, 1], "b": [0, 0]})
 
 
 @pytest.mark.parametrize("runs", [[0, 1, 1], {"a": 0, "b": 1}])
 def test_from_runs__refuses_a_single_run(runs):
-    with pytest.raises(InvalidInputError, match=r"single run; pass \["):
+    with refused(r"single run; pass \["):
         Ensemble.from_runs(runs)
     run = runs if isinstance(runs, list) else pd.Series(runs)
     assert Ensemble.from_runs([run]).n_partitions == 1
@@ -189,7 +190,7 @@ def test_from_runs__joins_files_by_ids(suffix, tmp_path):
         ensemble = Ensemble.from_runs(files, id="cell", out=out)
         assert ensemble.ids.tolist() == ["x", "y", "z"]
         assert values_of(ensemble) == [[0, 5], [0, None], [1, 4]]
-    with pytest.raises(InvalidInputError, match=r"has 2 columns: cell, k; .*columns= .*id="):
+    with refused(r"has 2 columns: cell, k; .*columns= .*id="):
         Ensemble.from_runs(files)
 
 
@@ -204,9 +205,8 @@ def test_from_runs__joins_files_by_ids(suffix, tmp_path):
     ],
 )
 def test_from_runs__refuses_what_is_no_list_of_partitions(runs, message):
-    with pytest.raises(InvalidInputError, match=message) as caught:
+    with refused(message):
         Ensemble.from_runs(runs)
-    assert "\n" not in str(caught.value)
 
 
 # Long tables
@@ -249,9 +249,9 @@ def test_a_long_table_of_any_index_is_refused_as_labels(kind, route, tmp_path):
     }[route]()
     source = path if source is None else source
     asked = r"may be a long table, .*Ensemble\.from_long|text in .* beside columns of numbers"
-    with pytest.raises(InvalidInputError, match=asked):
+    with refused(asked):
         Ensemble.from_labels(source)
-    with pytest.raises(InvalidInputError, match="bigcons import --long"):
+    with refused("bigcons import --long"):
         bc.consensus(source, 3)  # reads Parquet where it is
     wide = WIDE if route != "dask" else pytest.importorskip("dask.dataframe").from_pandas(WIDE, npartitions=3)
     assert Ensemble.from_labels(wide).n_partitions == 5
@@ -321,7 +321,7 @@ def test_from_long__of_what_melt_makes_of_partitions_of_all_types(kind, is_store
         names = [name for name in found.names if name not in ("bool", "numbers as text")]
         found, wide = found.select(names), wide.select(names)
     assert values_of(found) == values_of(wide)
-    with pytest.raises(InvalidInputError, match="partition 'int' has labels that are neither all whole"):
+    with refused("partition 'int' has labels that are neither all whole"):
         Ensemble.from_long(
             pd.concat([long, pd.DataFrame({"o": ["e"], "run": ["int"], "label": ["x"]})]),
             object="o",
@@ -339,7 +339,7 @@ def test_from_long__of_what_melt_makes_of_partitions_of_all_types(kind, is_store
     ],
 )
 def test_from_long__refuses_what_has_no_meaning(rows, message):
-    with pytest.raises(InvalidInputError, match=message):
+    with refused(message):
         Ensemble.from_long(pd.DataFrame(rows, columns=["t", "w", "l"]), object="t", partition="w", label="l")
 
 
@@ -349,5 +349,5 @@ def test_from_long__is_read_within_a_budget(tmp_path):
     votes = pd.DataFrame({"task": keys // 40, "worker": keys % 40, "label": random.integers(0, 4, len(keys))})
     stored = Ensemble.from_long(votes, **BY, out=tmp_path / "e.zarr", memory="7MB")
     assert values_of(stored) == values_of(Ensemble.from_long(votes, **BY)) == as_matrix(votes)
-    with pytest.raises(MemoryBudgetError, match=r"has 60,000 rows or more, which take 6 MB .*raise memory"):
+    with refused(r"has 60,000 rows or more, which take 6 MB .*raise memory", MemoryBudgetError):
         Ensemble.from_long(votes, **BY, out=tmp_path / "f.zarr", memory="3MB")

@@ -14,6 +14,7 @@ import bigcons as bc
 from bigcons import Ensemble
 from bigcons.errors import InvalidInputError
 from bigcons.io.features import open_features
+from tests.support.refusals import refused
 from tests.support.stores import values_of
 
 TEXT = b"a,b\n0,1\n1,0\n"
@@ -47,9 +48,8 @@ def parquet():
 )
 def test_text_that_is_no_csv_names_the_remedy(content, remedy, tmp_path):
     (tmp_path / "x.csv").write_bytes(content)
-    with pytest.raises(InvalidInputError, match=remedy) as caught:
+    with refused(remedy):
         Ensemble.from_labels(tmp_path / "x.csv")
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,8 @@ def test_compressed_text(suffix, compressed, tmp_path):
 )
 def test_text_that_may_be_numbers_or_dates_is_a_category_if_it_is_named(texts):
     frame = pd.DataFrame({"x": texts, "y": [1.0, 2.0]})
-    with pytest.raises(
-        InvalidInputError, match=r"may be numbers or dates in column 'x', such as .*categorical="
-    ) as caught:
+    with refused(r"may be numbers or dates in column 'x', such as .*categorical="):
         open_features(frame)
-    assert "\n" not in str(caught.value)
     assert open_features(bc.select(frame, categorical="x")).n_features == 3
 
 
@@ -92,7 +89,7 @@ def test_decimal_commas_are_read_where_they_are_named(tmp_path, suffix):
     numbers = pd.DataFrame({"a": [1.5, -2.25, 7.0, 4.0], "b": [1e-3, 2.0, 3.5, -0.5], "c": [1, 2, 3, 4]})
     path = tmp_path / f"x.{suffix}"
     numbers.to_csv(path, sep=";", decimal=",", index=False)
-    with pytest.raises(InvalidInputError, match=r"such as '-2,25'.*--decimal ,\)"):
+    with refused(r"such as '-2,25'.*--decimal ,\)"):
         open_features(bc.select(path, sep=";"))
     found = open_features(bc.select(path, sep=";", decimal=","))
     (tmp_path / "point.csv").write_text(numbers.to_csv(index=False))
@@ -131,7 +128,7 @@ def test_what_is_missing_among_features_stays_so_for_new_rows(tmp_path):
 
 def test_a_word_far_down_among_numbers_is_named(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n" + "0.25,1\n" * 160_000 + "?,1\n")
-    with pytest.raises(InvalidInputError, match=r"invalid value '\?'\); name in missing= of bigcons.select"):
+    with refused(r"invalid value '\?'\); name in missing= of bigcons.select"):
         open_features(tmp_path / "x.csv")
     assert open_features(bc.select(tmp_path / "x.csv", missing="?")).n_objects == 160_001
 
@@ -139,7 +136,7 @@ def test_a_word_far_down_among_numbers_is_named(tmp_path):
 @pytest.mark.parametrize("column", [[[1.0, 2.0], [3.0, 4.0]], [["a"], ["b", "c"]]])
 def test_columns_of_lists_are_neither_features_nor_labels(column):
     table = pa.table({"v": column, "x": [0, 1]})
-    with pytest.raises(InvalidInputError, match=r"'v' \(list<.*lists to columns"):
+    with refused(r"'v' \(list<.*lists to columns"):
         open_features(table)
     with pytest.raises(
         InvalidInputError, match=r"'v' has labels .*use a column of labels for each partition"
@@ -153,7 +150,7 @@ INDICATORS = np.eye(3, dtype=int)[RUN]
 
 @pytest.mark.parametrize("x", [INDICATORS, pd.get_dummies(pd.Series(RUN.astype(str)))])
 def test_indicators_of_clusters_are_no_partitions(x):
-    with pytest.raises(InvalidInputError, match=r"a column for each cluster.*from_memberships\(\[x\]\)"):
+    with refused(r"a column for each cluster.*from_memberships\(\[x\]\)"):
         Ensemble.from_labels(x)
     assert Ensemble.from_memberships([x.astype(float)]).n_clusters.tolist() == [3]
     assert Ensemble.from_labels(x, columns=[0, 1, 2] if x is INDICATORS else list(x)).n_partitions == 3
@@ -162,7 +159,7 @@ def test_indicators_of_clusters_are_no_partitions(x):
 
 def test_a_matrix_of_pairs_is_no_ensemble():
     together = (RUN[:, None] == RUN).astype(int)
-    with pytest.raises(InvalidInputError, match="may be a symmetric matrix"):
+    with refused("may be a symmetric matrix"):
         Ensemble.from_labels(together)
     together[0, 1] = 1
     assert Ensemble.from_labels(together).n_partitions == 30
@@ -190,7 +187,7 @@ def test_floats_that_hold_no_whole_number_exactly():
     ],
 )
 def test_types_that_are_no_labels_name_the_remedy(x, remedy):
-    with pytest.raises(InvalidInputError, match=remedy):
+    with refused(remedy):
         Ensemble.from_labels(x)
 
 
@@ -208,5 +205,5 @@ def test_columns_of_one_name_are_refused_by_name():
         pd.DataFrame([[0, 1], [1, 0]], columns=["a", "a"]),
         pa.table([[0, 1], [1, 0]], names=["a", "a"]),
     ):
-        with pytest.raises(InvalidInputError, match="more than one column 'a'; give each its own name"):
+        with refused("more than one column 'a'; give each its own name"):
             open_features(x)

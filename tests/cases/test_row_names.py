@@ -21,6 +21,7 @@ from bigcons.errors import (
 )
 from bigcons.io.features import open_features
 from bigcons.store.ensemble import import_labels
+from tests.support.refusals import refused
 from tests.support.stores import values_of
 
 NAMED = pd.DataFrame({"u": [0, 1, 1], "v": [0, 0, 1]}, index=list("pqr"))
@@ -80,7 +81,7 @@ def test_text_in_the_index_of_a_data_frame_is_the_ids():
 
 def test_ids_among_partitions_are_refused_or_told():
     frame = pd.DataFrame({"cell": [f"AAC{i}" for i in range(240)], "a": np.arange(240) % 3})
-    with pytest.raises(InvalidInputError, match="text in 'cell' beside columns of numbers; pass id='cell'"):
+    with refused("text in 'cell' beside columns of numbers; pass id='cell'"):
         Ensemble.from_labels(frame)
     with pytest.warns(SuspiciousLabelsWarning, match="every object has a different label in 'cell'"):
         Ensemble.from_labels(frame.assign(cell=np.arange(240) * 7))
@@ -114,24 +115,18 @@ NO_IDS = {
 
 
 @pytest.mark.parametrize("kind", NO_IDS)
-def test_an_index_that_cannot_be_ids_is_refused_with_what_to_do(kind):
+def test_an_index_that_cannot_be_ids_is_refused_with_what_to_do_but_where_objects_are_placed(kind, tmp_path):
     frame = NAMED.set_axis(NO_IDS[kind])
     for read in (Ensemble.from_labels, open_features, bc.METHODS["best"](2).fit):
-        with pytest.raises(InvalidIdsError, match=r"df\.reset_index\(drop=True\) or drop='index'") as caught:
+        with refused(r"df\.reset_index\(drop=True\) or drop='index'", InvalidIdsError):
             read(frame)
-        assert "\n" not in str(caught.value)
     assert Ensemble.from_labels(frame, drop="index").ids is None
     assert Ensemble.from_labels(frame.reset_index(drop=True)).ids is None
     assert Ensemble.from_labels(frame.assign(who=[3, 1, 2]), id="who").ids.tolist() == [3, 1, 2]
-
-
-@pytest.mark.parametrize("kind", NO_IDS)
-def test_objects_are_placed_whatever_their_index(kind, tmp_path):
     model = bc.METHODS["ipvc"](2, random_state=0).fit(NAMED)
-    frame = NAMED.set_axis(NO_IDS[kind])
     assert model.predict(frame).tolist() == model.predict(ROWS).tolist()
     assert model.score(frame) == model.score(ROWS)
-    with pytest.raises(InvalidIdsError, match="reset_index"):
+    with refused("reset_index", InvalidIdsError):
         model.predict(frame, out=tmp_path / "c")
 
 
@@ -201,7 +196,7 @@ def test_the_rest_of_a_data_frame_is_appended():
     ensemble.append_objects(frame[40:50]).append_objects(frame[50:].reset_index(drop=True))
     assert (ensemble.ids, values_of(ensemble)) == (None, frame.to_numpy().tolist())
     for rest in (frame[20:30], frame[::-1], frame.set_axis(IDS["text"])):
-        with pytest.raises(InvalidIdsError, match=r"leave out the id of the new ones"):
+        with refused(r"leave out the id of the new ones", InvalidIdsError):
             ensemble.append_objects(rest)
     named = Ensemble.from_labels(frame[20:40])
     named.append_objects(frame[50:])
@@ -214,9 +209,9 @@ def test_append_partitions__refuses_the_numbers_of_rows_in_another_order():
     joined = Ensemble.from_labels(frame).append_partitions(new[:19:-1])
     expected = [int(new.w[i]) if i > 19 else None for i in ORDER.tolist()]
     assert [row[2] for row in values_of(joined)] == expected
-    with pytest.raises(InvalidInputError, match="in another order"):
+    with refused("in another order"):
         Ensemble.from_labels(frame).append_partitions(new)
-    with pytest.raises(InvalidInputError, match="in another order"):
+    with refused("in another order"):
         Ensemble.from_labels(frame.to_numpy()).append_partitions(frame[["u"]])
     for rows in (new.to_numpy(), new.set_axis(range(5, 65)).reset_index(drop=True).to_numpy()):
         assert Ensemble.from_labels(frame).append_partitions(rows).n_partitions == 3
@@ -224,7 +219,7 @@ def test_append_partitions__refuses_the_numbers_of_rows_in_another_order():
 
 def test_an_index_of_levels_is_no_partition(tmp_path):
     NAMED.assign(a=[0, 0, 1]).set_index("a", append=True).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(InvalidInputError, match="has an index of 2 levels"):
+    with refused("has an index of 2 levels"):
         Ensemble.from_labels(tmp_path / "x.parquet")
 
 
@@ -233,11 +228,9 @@ def test_columns__may_be_patterns(source, tmp_path):
     frame = pd.DataFrame({"leiden_1": [0, 1], "n_genes": [100, 200], "leiden_2": [1, 1], "leiden": [0, 0]})
     frame.to_parquet(tmp_path / "x.parquet")
     frame.to_csv(tmp_path / "x.csv", index=False)
-    x = {
-        "pandas": frame,
-        "polars": pl.from_pandas(frame),
-        "arrow": pa.Table.from_pandas(frame),
-    }.get(source, tmp_path / f"x.{source}")
+    x = {"pandas": frame, "polars": pl.from_pandas(frame), "arrow": pa.Table.from_pandas(frame)}.get(
+        source, tmp_path / f"x.{source}"
+    )
     assert Ensemble.from_labels(x, columns="leiden*").names == ["leiden_1", "leiden_2", "leiden"]
     assert Ensemble.from_labels(x, columns=["leiden_?", "n_genes"]).names == [
         "leiden_1",
@@ -245,9 +238,9 @@ def test_columns__may_be_patterns(source, tmp_path):
         "n_genes",
     ]
     assert Ensemble.from_labels(x, drop="leiden_*").names == ["n_genes", "leiden"]
-    with pytest.raises(UnknownColumnError, match=r"no column of .* matches 'louvain\*'; choose one of"):
+    with refused(r"no column of .* matches 'louvain\*'; choose one of", UnknownColumnError):
         Ensemble.from_labels(x, columns="louvain*")
-    with pytest.raises(UnknownColumnError, match=r"Did you mean leiden_., or leiden_\* for all that"):
+    with refused(r"Did you mean leiden_., or leiden_\* for all that", UnknownColumnError):
         Ensemble.from_labels(x, columns="leiden_")
     assert Ensemble.from_labels(frame.rename(columns={"leiden": "a*"}), columns="a*").names == ["a*"]
 
@@ -282,7 +275,7 @@ def test_names_of_observations_are_the_ids_of_an_anndata():
     assert values_of(ensemble) == [["0", "0"], ["1", None], ["1", "2"]]
     assert Ensemble.from_labels(AnnData(OBS), columns="leiden*", drop="index").ids is None
     repeated = AnnData(OBS.set_axis(["x", "x", "y"]))
-    with pytest.raises(InvalidIdsError, match="index 'x' is in rows 0 and 1"):
+    with refused("index 'x' is in rows 0 and 1", InvalidIdsError):
         Ensemble.from_labels(repeated, columns="leiden*")
     features = open_features(AnnData(OBS, np.eye(3)))
     assert features.ids.hold().values.to_pylist() == OBS.index.tolist()
@@ -290,16 +283,16 @@ def test_names_of_observations_are_the_ids_of_an_anndata():
 
 def test_partitions_of_an_anndata_are_named():
     for drop in (None, ["n_genes", "total_counts"]):
-        with pytest.raises(InvalidInputError, match=r"may have measurements .*columns='leiden\*'"):
+        with refused(r"may have measurements .*columns='leiden\*'"):
             Ensemble.from_labels(AnnData(OBS), drop=drop)
-    with pytest.raises(UnknownColumnError, match=r"^no column of obs matches 'louvain\*'; choose one of"):
+    with refused(r"^no column of obs matches 'louvain\*'; choose one of", UnknownColumnError):
         Ensemble.from_labels(AnnData(OBS), columns="louvain*")
     assert Ensemble.from_labels(AnnData(OBS), columns=["n_genes"]).n_partitions == 1
 
 
 def test_h5ad__without_anndata_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "anndata", None)
-    with pytest.raises(MissingDependencyError, match="pip install anndata"):
+    with refused("pip install anndata", MissingDependencyError):
         Ensemble.from_labels(tmp_path / "x.h5ad")
 
 
@@ -336,7 +329,7 @@ def test_h5ad__is_read_by_anndata(tmp_path):
     np.testing.assert_array_equal(features.read(0, 3), np.eye(3))
     assert features.ids.facts.name == "cell"
     (tmp_path / "other.h5ad").write_bytes(b"none")
-    with pytest.raises(InvalidInputError, match="cannot be read as AnnData"):
+    with refused("cannot be read as AnnData"):
         Ensemble.from_labels(tmp_path / "other.h5ad")
 
 
@@ -374,9 +367,9 @@ def test_append_partitions__joins_an_index_of_the_same_name():
     ensemble.append_partitions(pd.DataFrame({"x": [0, 1, 2]}))  # without names: in order
     ensemble.append_partitions(pd.Series([7, 8], index=["q", "r"], name="one"))
     assert [row[3:] for row in values_of(ensemble)] == [[0, None], [1, 7], [2, 8]]
-    with pytest.raises(InvalidIdsError, match=r"row 1 .* has index 'z', which is no object"):
+    with refused(r"row 1 .* has index 'z', which is no object", InvalidIdsError):
         ensemble.append_partitions(pd.DataFrame({"y": [5, 6]}, index=["r", "z"]))
-    with pytest.raises(InvalidInputError, match=r"2 objects but the ensemble has 3; .*or id="):
+    with refused(r"2 objects but the ensemble has 3; .*or id="):
         ensemble.append_partitions(pd.DataFrame({"y": [5, 6]}))
     assert ensemble.names == ["u", "v", "w", "x", "one"]
 
@@ -385,7 +378,7 @@ def test_append_objects__finds_ids_by_their_name():
     ensemble = Ensemble.from_labels(pd.DataFrame({"id": list("ab"), "r0": [0, 1]}), id="id")
     ensemble.append_objects(pd.DataFrame({"r0": [7], "id": ["c"]}))
     assert ensemble.ids.tolist() == list("abc")
-    with pytest.raises(InvalidIdsError, match="id 'c' is in rows"):
+    with refused("id 'c' is in rows", InvalidIdsError):
         ensemble.append_objects(pd.DataFrame({"r0": [7], "id": ["c"]}))
 
 
@@ -426,11 +419,8 @@ def test_labels_of_rows_in_another_order_are_refused_beside(name, solved):
     truth = pd.Series(TRUTH, index)
     for given in (truth, TRUTH, truth.sample(frac=1, random_state=0).loc[index]):
         BESIDE[name](*solved, given)
-    with pytest.raises(
-        InvalidInputError, match=r"are of rows of other names, or in another order; "
-    ) as caught:
+    with refused(r"are of rows of other names, or in another order; ") as caught:
         BESIDE[name](*solved, truth.sample(frac=1, random_state=0))
-    assert "\n" not in str(caught.value)
     assert ".to_numpy() if they are" in str(caught.value)
 
 
@@ -448,7 +438,7 @@ def test_series_in_another_order_are_refused_whatever_their_index(kind):
     if not is_shuffled:  # as a split leaves it beside predicted labels
         assert bc.metrics.adjusted_rand(truth, pd.Series(TRUTH)) == 1
     else:
-        with pytest.raises(InvalidInputError, match="in another order"):
+        with refused("in another order"):
             bc.metrics.adjusted_rand(truth, pd.Series(TRUTH))
 
 
@@ -465,5 +455,5 @@ def test_metrics_take_a_consensus_in_place_of_its_labels(form, tmp_path):
     for metric in (bc.metrics.expected_loss, bc.metrics.anmi):
         assert np.array_equal(metric(ensemble, found), metric(ensemble, model.labels_))
     for x in (bc.PCC(3), ensemble):
-        with pytest.raises(InvalidInputError, match=r"call fit first|pass one that was made of it"):
+        with refused(r"call fit first|pass one that was made of it"):
             bc.metrics.adjusted_rand(TRUTH, x)

@@ -22,6 +22,7 @@ from bigcons.io.batches import Source, sliced
 from bigcons.io.factorize import encode_labels, scan_labels
 from bigcons.io.sources import open_source
 from bigcons.store.ensemble import import_labels
+from tests.support.refusals import refused
 from tests.support.stores import names_in, values_of
 
 N_OBJECTS, NAMES = 3000, ["a", "b", "c"]
@@ -45,27 +46,6 @@ def frame(labels):
 def read(x):
     """Read a table of numbers and text, all of them partitions."""
     return Ensemble.from_labels(x, columns=NAMES)
-
-
-ARRAY_FILES = {
-    "l.npy": lambda path, labels: np.save(path, labels),
-    "fortran.npy": lambda path, labels: np.save(path, np.asfortranarray(labels)),
-    "text.npy": lambda path, labels: np.save(path, np.where(labels < 0, -1, labels)),
-    "named.csv": lambda path, labels: np.savetxt(path, labels, "%d", ",", header="p0,p1,p2", comments=""),
-    "l.zarr": lambda path, labels: zarr.create_array(path, data=labels, chunks=(700, 2)),
-    "group.zarr": lambda path, labels: zarr.create_array(path, name="x", data=labels, chunks=(400, 2)),
-}
-
-
-@pytest.mark.parametrize("name", ARRAY_FILES)
-def test_import_labels__of_a_file_of_numbers(tmp_path, labels, name):
-    ARRAY_FILES[name](str(tmp_path / name), labels)
-    stored = import_labels(tmp_path / name, tmp_path / "e")
-    memory = Ensemble.from_labels(labels)
-    assert values_of(stored) == values_of(memory)
-    assert np.array_equal(stored.read(0, N_OBJECTS), memory.read(0, N_OBJECTS))
-    assert stored.verify()["ok"]
-    assert stored.provenance.items() >= {"made_by": "import_labels", "source": str(tmp_path / name)}.items()
 
 
 @pytest.mark.parametrize("rows", [37, 999, 10_000])
@@ -98,9 +78,8 @@ def test_import_labels__numbers_in_csv_are_numbers(tmp_path):
 )
 def test_import_labels__rejects_broken_csv(tmp_path, text, message):
     (tmp_path / "l.csv").write_text(text)
-    with pytest.raises(InvalidInputError, match=message) as caught:
+    with refused(message):
         import_labels(tmp_path / "l.csv", tmp_path / "e")
-    assert "\n" not in str(caught.value)
     assert names_in(tmp_path) == ["l.csv"]
 
 
@@ -112,7 +91,7 @@ def test_import_labels__reports_missing_and_unknown_files(tmp_path):
         ("l.txt", InvalidInputError, "suffix '.txt'; use .npy"),
         ("empty.parquet", InvalidInputError, "is a folder without tables"),
     ]:
-        with pytest.raises(error, match=message):
+        with refused(message, error):
             import_labels(tmp_path / name, tmp_path / "e")
     assert not (tmp_path / "e").exists()
 
@@ -122,19 +101,8 @@ def test_import_labels__reports_missing_and_unknown_files(tmp_path):
 def test_import_labels__rejects_damaged_files_in_one_line(tmp_path, suffix, data):
     path = tmp_path / f"l{suffix}"
     path.write_bytes(data)
-    with pytest.raises(BigconsError) as caught:
+    with refused("", BigconsError):
         import_labels(path, tmp_path / "e")
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("shape", [(10**12, 3), (3, 10**12), (-1, 3)])
-def test_import_labels__rejects_more_rows_than_the_file_has(tmp_path, shape):
-    with (tmp_path / "l.npy").open("wb") as file:
-        header = {"descr": "|i1", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)
-        file.write(b"123")
-    with pytest.raises(InvalidInputError, match=r"cannot be read as .npy"):
-        import_labels(tmp_path / "l.npy", tmp_path / "e")
 
 
 class Marker:
@@ -150,7 +118,7 @@ class Marker:
 def test_import_labels__never_unpickles(tmp_path):
     payload = np.array([[Marker(str(tmp_path / "ran"))]], dtype=object)
     np.save(tmp_path / "l.npy", payload, allow_pickle=True)
-    with pytest.raises(InvalidInputError, match="pickles are never loaded"):
+    with refused("pickles are never loaded"):
         import_labels(tmp_path / "l.npy", tmp_path / "e")
     assert not (tmp_path / "ran").exists()
     np.load(tmp_path / "l.npy", allow_pickle=True)
@@ -159,7 +127,7 @@ def test_import_labels__never_unpickles(tmp_path):
 
 def test_import_labels__rejects_old_zarr_and_unknown_codecs(tmp_path):
     zarr.create_array(str(tmp_path / "v2.zarr"), data=np.zeros((2, 2), np.int8), zarr_format=2)
-    with pytest.raises(InvalidInputError, match=r"Zarr array of version 2"):
+    with refused(r"Zarr array of version 2"):
         import_labels(tmp_path / "v2.zarr", tmp_path / "e")
     zarr.create_array(str(tmp_path / "v3.zarr"), data=np.zeros((2, 2), np.int8))
     file = tmp_path / "v3.zarr/zarr.json"
@@ -168,7 +136,7 @@ def test_import_labels__rejects_old_zarr_and_unknown_codecs(tmp_path):
         str(tmp_path / "sharded.zarr"), data=np.zeros((4, 2), np.int8), shards=(4, 2), chunks=(2, 2)
     )
     for name, codec in (("v3.zarr", r"numcodecs\.pickle"), ("sharded.zarr", "sharding_indexed")):
-        with pytest.raises(CorruptStoreError, match=f"{codec}.*; rewrite it with zstd"):
+        with refused(f"{codec}.*; rewrite it with zstd", CorruptStoreError):
             import_labels(tmp_path / name, tmp_path / "e")
 
 
@@ -196,17 +164,17 @@ def test_import_labels__makes_the_chunks_of_memory_within_any_budget_or_refuses_
         stored = import_labels(wide, tmp_path / name, memory=budget)
         assert stored.chunk_rows == in_memory.chunk_rows == 2048
         assert stored.digest() == in_memory.digest()
-    with pytest.raises(MemoryBudgetError, match="memory=4 MB cannot hold a chunk of 2,048 rows") as caught:
+    with refused("memory=4 MB cannot hold a chunk of 2,048 rows", MemoryBudgetError) as caught:
         import_labels(wide, tmp_path / "e", memory="4MB")
     assert import_labels(wide, tmp_path / "least", memory=caught.value.needed).chunk_rows == 2048
     assert import_labels(wide, tmp_path / "chosen", memory="4MB", chunk_rows=1024).chunk_rows == 1024
     runs = list(wide[:, :30].T)
-    with pytest.raises(MemoryBudgetError, match="memory=200 kB cannot hold a chunk of 2,048 rows"):
+    with refused("memory=200 kB cannot hold a chunk of 2,048 rows", MemoryBudgetError):
         Ensemble.from_runs(runs, out=tmp_path / "e", memory="200kB")
-    with pytest.raises(MemoryBudgetError, match="memory=20 MB cannot hold one block"):
+    with refused("memory=20 MB cannot hold one block", MemoryBudgetError):
         import_labels(dask.array.from_array(wide, chunks=(20_000, 300)), tmp_path / "e", memory="20MB")
     identities = np.arange(200_000)[:, None] * 1_000_000
-    with pytest.raises(MemoryBudgetError, match="distinct labels"):
+    with refused("distinct labels", MemoryBudgetError):
         import_labels(identities, tmp_path / "e", memory="5MB")
     assert names_in(tmp_path) == ["chosen", "large", "least", "small"]
 
@@ -215,7 +183,7 @@ def test_import_labels__detects_a_source_that_changes(tmp_path):
     rng = np.random.default_rng(0)
     load = sliced(lambda start, stop, columns: [rng.integers(-1, 1000, stop - start) for _ in columns])
     restless = Source("labels", None, 2, [500], load)
-    with pytest.raises(InvalidInputError, match="changed while it was read"):
+    with refused("changed while it was read"):
         import_labels(restless, tmp_path / "e")
     assert not names_in(tmp_path)
 

@@ -17,6 +17,7 @@ from bigcons.errors import InvalidInputError, UnknownColumnError
 from bigcons.generate import FeatureEncoding
 from bigcons.generate.training import measure
 from bigcons.io.features import open_features
+from tests.support.refusals import refused
 
 
 def encoding_of(table, *, standardize=True, **choice):
@@ -138,9 +139,9 @@ def test_encoding__takes_logarithms_if_asked():
     encoding = encoding_of(table, standardize=False, log="spe*")
     values = np.sign(table["spend"].to_numpy()) * np.log1p(np.abs(table["spend"].to_numpy()))
     np.testing.assert_allclose(encoding.transform(table)[:, 0], values - values.mean(), rtol=1e-6)
-    with pytest.raises(UnknownColumnError, match="spent"):
+    with refused("spent", UnknownColumnError):
         open_features(table, log=["spent"])
-    with pytest.raises(InvalidInputError, match="log names column 'c' of features, a category"):
+    with refused("log names column 'c' of features, a category"):
         open_features(pa.table({"c": ["a", "b"]}), log="c")
 
 
@@ -171,13 +172,13 @@ def test_encoding__takes_numbers_that_are_named_as_categories_as_text(tmp_path, 
 
 def test_categories__are_of_tables_of_features_and_of_columns_that_exist():
     frame = pd.DataFrame({"a": [0, 1, 1], "b": [2, 1, 2]})
-    with pytest.raises(InvalidInputError, match="categorical= is for tables of features, not labels"):
+    with refused("categorical= is for tables of features, not labels"):
         bc.Ensemble.from_labels(bc.select(frame, categorical="a"))
     with pytest.raises(
         InvalidInputError, match="categorical= is for tables of features, not features in csr_matrix"
     ):
         open_features(bc.select(sparse.csr_matrix(np.eye(3)), categorical=0))
-    with pytest.raises(UnknownColumnError, match="'c'"):
+    with refused("'c'", UnknownColumnError):
         open_features(bc.select(frame, categorical="c"))
     assert open_features(bc.select(frame, categorical="*")).names == ["a=0", "a=1", "b=1", "b=2"]
 
@@ -186,8 +187,7 @@ def test_categories__are_of_tables_of_features_and_of_columns_that_exist():
 
 
 @pytest.mark.parametrize(
-    "column",
-    [["4", "?", "2.5", "?"], [*map(str, range(80)), "Unknown"], ["a", "b", "3/4/2020"] * 70_000],
+    "column", [["4", "?", "2.5", "?"], [*map(str, range(80)), "Unknown"], ["a", "b", "3/4/2020"] * 70_000]
 )
 def test_features__refuse_text_that_may_be_meant_as_numbers_or_dates(column, tmp_path):
     pd.DataFrame({"x": column, "y": np.arange(len(column)) % 3}).to_csv(tmp_path / "x.csv", index=False)
@@ -217,10 +217,10 @@ def test_features__refuse_a_column_of_different_whole_numbers_unless_it_is_chose
 def test_transform__refuses_columns_that_are_missing_or_of_another_kind():
     table = pa.table({"c": ["a", "b", "a"], "x": [1.0, 2.0, 4.0], "day": pa.array([1, 2, 9], pa.date32())})
     encoding = encoding_of(table)
-    with pytest.raises(UnknownColumnError, match="no column 'c'"):
+    with refused("no column 'c'", UnknownColumnError):
         encoding.transform(table.select(["x"]))
     for name, column in {"x": ["1", "z", "2"], "day": [1, 2, 3]}.items():
-        with pytest.raises(InvalidInputError, match=f"column '{name}' of features"):
+        with refused(f"column '{name}' of features"):
             encoding.transform(table.set_column(table.column_names.index(name), name, pa.array(column)))
-    with pytest.raises(InvalidInputError, match="has 2 columns but the ensemble was made of 3"):
+    with refused("has 2 columns but the ensemble was made of 3"):
         encoding.transform(np.zeros((2, 2)))

@@ -3,13 +3,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 import dask.array as da
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 import zarr
 from hypothesis import given
@@ -18,6 +16,7 @@ from hypothesis import strategies as st
 from bigcons import select
 from bigcons.errors import InvalidInputError
 from bigcons.io.features import open_features
+from tests.support.refusals import refused
 
 N_ROWS, N_COLUMNS = 1000, 4
 
@@ -27,51 +26,19 @@ def matrix():
     return np.random.default_rng(0).normal(size=(N_ROWS, N_COLUMNS))
 
 
-def in_files(matrix, directory):
-    frame = pd.DataFrame(matrix, columns=list("abcd"))
-    np.save(directory / "c.npy", matrix)
-    np.save(directory / "fortran.npy", np.asfortranarray(matrix))
-    zarr.create_array(store=str(directory / "x.zarr"), data=matrix, chunks=(300, 3))
-    pq.write_table(pa.Table.from_pandas(frame), directory / "x.parquet", row_group_size=170)
-    (directory / "parts.parquet").mkdir()
-    for part in range(4):
-        rows = frame[part * 250 : (part + 1) * 250]
-        pq.write_table(pa.Table.from_pandas(rows), directory / "parts.parquet" / f"{part}.parquet")
-    frame.to_csv(directory / "x.csv", index=False)
-    frame.to_csv(directory / "x.csv.gz", index=False)
-    return [
-        directory / name
-        for name in (
-            "c.npy fortran.npy x.zarr x.parquet parts.parquet x.csv x.csv.gz".split()  # noqa: SIM905
-        )
-    ]
-
-
-def in_memory(matrix):
-    frame = pd.DataFrame(matrix, columns=list("abcd"))
+def test_open_features__every_matrix_gives_the_same_rows(matrix):
     unknown = da.from_array(matrix, chunks=(300, 2))
-    return [
+    for source in (
         matrix,
         matrix.tolist(),
         np.asfortranarray(matrix),
-        frame,
-        pl.from_pandas(frame),
-        pa.Table.from_pandas(frame),
         da.from_array(matrix, chunks=(300, 2)),
         unknown[unknown[:, 0] > -np.inf],
-        dd.from_pandas(frame, npartitions=3),
         zarr.create_array(store={}, data=matrix, chunks=(300, 3)),
-    ]
-
-
-def test_open_features__every_source_gives_the_same_rows(matrix, tmp_path):
-    for source in in_memory(matrix) + in_files(matrix, tmp_path):
+    ):
         features = open_features(source)
         assert (features.n_objects, features.n_features) == matrix.shape, source
         np.testing.assert_array_equal(features.read(123, 877), matrix[123:877], err_msg=str(source))
-        blocks = list(features.iterate(128))
-        assert [block for block, _ in blocks] == features.blocks(128)
-        np.testing.assert_array_equal(np.concatenate([rows for _, rows in blocks]), matrix)
 
 
 def test_open_features__codes_do_not_depend_on_unused_or_late_categories():
@@ -116,7 +83,7 @@ def test_read__missing_numbers_of_csv_are_refused_and_missing_text_is_a_value(tm
     features = open_features(tmp_path / "x.csv")
     assert features.names == ["a", "b=x", "b=y", "b is missing"]
     assert features.read(0, 2).tolist() == [[1.0, 1.0, 0.0, 0.0], [2.0, 0.0, 0.0, 1.0]]
-    with pytest.raises(InvalidInputError, match=r"nan at row 2 .*'a'"):
+    with refused(r"nan at row 2 .*'a'"):
         features.read(2, 3)
 
 
@@ -144,9 +111,8 @@ def test_read__missing_numbers_of_csv_are_refused_and_missing_text_is_a_value(tm
     ],
 )
 def test_open_features__says_what_is_wrong_in_one_line(source, message):
-    with pytest.raises(InvalidInputError, match=message) as error:
+    with refused(message):
         open_features(source)
-    assert "\n" not in str(error.value)
 
 
 def test_read__a_file_cut_after_it_was_opened(matrix, tmp_path):
@@ -154,7 +120,7 @@ def test_read__a_file_cut_after_it_was_opened(matrix, tmp_path):
     features = open_features(tmp_path / "x.npy")
     with open(tmp_path / "x.npy", "r+b") as file:  # noqa: PTH123
         file.truncate(1000)
-    with pytest.raises(InvalidInputError, match="is truncated"):
+    with refused("is truncated"):
         features.read(900, 1000)
 
 

@@ -16,7 +16,6 @@ from pyarrow import parquet
 import bigcons as bc
 from bigcons.errors import (
     InvalidIdsError,
-    InvalidInputError,
     StoreExistsError,
     StoreNotFoundError,
     UnknownColumnError,
@@ -24,6 +23,7 @@ from bigcons.errors import (
 from bigcons.io.features import open_features
 from bigcons.io.sources import open_source
 from bigcons.store.ensemble import import_labels
+from tests.support.refusals import refused
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -74,17 +74,17 @@ def test_select__numbers_the_columns_of_a_matrix():
     assert whole(table) == [matrix[:, 1].tolist()]
     assert ids_of(table, rows=3) == matrix[:, 0].tolist()
     assert np.array_equal(open_features(matrix, columns=[2, 1]).read(1, 3), matrix[1:3, [2, 1]])
-    with pytest.raises(UnknownColumnError, match="no names: use 0 to 2"):
+    with refused("no names: use 0 to 2", UnknownColumnError):
         open_source(bc.select(matrix, columns=3), "features")
 
 
 def test_select__refuses_columns_that_are_not_there():
-    with pytest.raises(UnknownColumnError, match="Did you mean who") as caught:
+    with refused("Did you mean who", UnknownColumnError) as caught:
         open_source(bc.select(FRAME, id="whoo"), "labels")
     assert (caught.value.column, caught.value.nearest) == ("whoo", "who")
-    with pytest.raises(InvalidInputError, match="no columns left"):
+    with refused("no columns left"):
         open_source(bc.select(FRAME, id="who", drop=["a", "b"]), "labels")
-    with pytest.raises(InvalidInputError, match="one twice"):
+    with refused("one twice"):
         open_source(bc.select(FRAME, columns=["a", "a"]), "labels")
 
 
@@ -103,10 +103,9 @@ def test_select__refuses_columns_that_are_not_there():
 )
 def test_ids__that_identify_nothing_are_refused(ids, row, message):
     frame = pd.DataFrame({"who": ids, "a": [0, 1, 2]})
-    with pytest.raises(InvalidIdsError, match=message) as caught:
+    with refused(message, InvalidIdsError) as caught:
         open_source(bc.select(frame, id="who"), "labels")
     assert (caught.value.column, caught.value.row) == ("who", row)
-    assert "\n" not in str(caught.value)
 
 
 @given(st.one_of(st.lists(NUMBERS, min_size=1, unique=True), st.lists(TEXTS, min_size=1, unique=True)))
@@ -124,7 +123,7 @@ def test_ids__repeated_far_apart_are_found(kind):
     frame = pd.DataFrame({"who": values, "a": 0})
     assert ids_of(open_source(bc.select(frame, id="who"), "labels"), rows=30_000) == values.tolist()
     frame.loc[149_990, "who"] = values[3]
-    with pytest.raises(InvalidIdsError, match="rows 3 and 149990") as caught:
+    with refused("rows 3 and 149990", InvalidIdsError) as caught:
         open_source(bc.select(frame, id="who"), "labels")
     assert caught.value.row == 149_990
 
@@ -161,7 +160,7 @@ def test_ids__may_be_the_index_of_a_data_frame(tmp_path):
         assert table.names == ["a", "b"]
         assert ids_of(table) == FRAME["who"].tolist()
     levels = FRAME.set_index(["who", "a"])
-    with pytest.raises(InvalidInputError, match="has 2 levels"):
+    with refused("has 2 levels"):
         open_source(bc.select(levels, id="index"), "labels")
 
 
@@ -180,20 +179,20 @@ def test_open__takes_folders_patterns_and_lists_of_files(tmp_path):
             assert whole(table) == [FRAME["b"].tolist()]
             assert ids_of(table) == FRAME["who"].tolist()
     assert open_features(tmp_path / "csv", id="who").n_objects == 5
-    with pytest.raises(StoreNotFoundError, match="no file matches"):
+    with refused("no file matches", StoreNotFoundError):
         open_source(f"{tmp_path}/*.csv", "features")
     parquet.write_table(pa.table({"a": [1]}), tmp_path / "parquet" / "part11.parquet")
-    with pytest.raises(InvalidInputError, match=r"part11.parquet has other columns than part2.parquet"):
+    with refused(r"part11.parquet has other columns than part2.parquet"):
         whole(open_source(tmp_path / "parquet", "features"))
 
 
 def test_open__tells_a_file_with_another_separator(tmp_path):
     (tmp_path / "x.csv").write_text("a\tb\n1\t2\n")
-    with pytest.raises(InvalidInputError, match=r"may separate columns; pass sep=.\\t"):
+    with refused(r"may separate columns; pass sep=.\\t"):
         open_source(tmp_path / "x.csv", "features")
     with gzip.open(tmp_path / "x.tsv.gz", "wt") as file:
         file.write("a,b\n1,2\n")
-    with pytest.raises(InvalidInputError, match=r"may separate columns; pass sep=.,"):
+    with refused(r"may separate columns; pass sep=.,"):
         open_source(tmp_path / "x.tsv.gz", "features")
 
 
@@ -215,5 +214,5 @@ def test_select__reads_text_with_any_separator_as_with_commas(tmp_path, sep, nam
     out = tmp_path / "e.zarr"
     made = import_labels(bc.select(other, sep=sep), out, id="who")
     assert import_labels(bc.select(other, sep=sep), out, id="who").names == made.names
-    with pytest.raises(StoreExistsError, match="sep="):
+    with refused("sep=", StoreExistsError):
         import_labels(bc.select(other, sep="%"), out, id="who")

@@ -22,6 +22,8 @@ from bigcons.errors import InvalidInputError
 from bigcons.io.columns import select
 from bigcons.io.features import open_features
 from bigcons.io.sources import open_source
+from bigcons.store.ensemble import import_labels
+from tests.support.refusals import refused
 from tests.support.stores import values_of
 
 N_ROWS = 600
@@ -57,7 +59,13 @@ class Batch:
 def as_read(x, columns=None):
     """Return the label values and the features of a source, as lists of rows."""
     features = open_features(x)
-    return values_of(Ensemble.from_labels(x, columns=columns)), features.read(0, features.n_objects).tolist()
+    n = features.n_objects
+    values = features.read(0, n)
+    np.testing.assert_array_equal(features.read(n // 5, n - n // 4), values[n // 5 : n - n // 4])
+    blocks = list(features.iterate(128))
+    assert [block for block, _ in blocks] == features.blocks(128)
+    np.testing.assert_array_equal(np.concatenate([rows for _, rows in blocks]), values)
+    return values_of(Ensemble.from_labels(x, columns=columns)), values.tolist()
 
 
 def arrow_sources(frame):
@@ -101,9 +109,8 @@ def test_tables__a_stream_that_can_be_read_once_is_kept(frame):
 @pytest.mark.parametrize("x", [pl.Series([1, 2]), pa.array([1, 2]), Stream(pa.chunked_array([[1, 2]]))])
 @pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
 def test_tables__reject_a_single_column_of_arrow(x, reader):
-    with pytest.raises(InvalidInputError, match=r"is not a table|cannot be read") as caught:
+    with refused(r"is not a table|cannot be read"):
         reader(x)
-    assert "\n" not in str(caught.value)
 
 
 FILES = {
@@ -139,12 +146,9 @@ def test_tables__matrices_in_files_are_labels_and_features(tmp_path, name):
         inner = "x" if name.startswith("group") else None
         zarr.create_array(str(tmp_path / name), name=inner, data=matrix, chunks=(70, 2))
     assert as_read(tmp_path / name) == (matrix.tolist(), matrix.tolist())
-    part = np.concatenate([np.stack(b, 1) if isinstance(b, list) else b for b in blocks(tmp_path / name)])
-    np.testing.assert_array_equal(part, matrix[55:431])
-
-
-def blocks(path):
-    return open_source(path, "features").batches(100, 55, 431)
+    stored = import_labels(tmp_path / name, tmp_path / "e")
+    assert values_of(stored) == matrix.tolist()
+    assert stored.provenance.items() >= {"made_by": "import_labels", "source": str(tmp_path / name)}.items()
 
 
 @pytest.mark.parametrize("reader", [Ensemble.from_labels, open_features])
@@ -152,9 +156,8 @@ def test_csv__rejects_a_damaged_archive_in_one_line(tmp_path, reader):
     content = gzip.compress(b"a,b\n" + b"1,2\n" * 100_000)
     for data in (b"a,b\n1,2\n", content[:-20], content[:5]):
         (tmp_path / "x.csv.gz").write_bytes(data)
-        with pytest.raises(InvalidInputError, match=r"x\.csv\.gz cannot be read as CSV") as caught:
+        with refused(r"x\.csv\.gz cannot be read as CSV"):
             reader(tmp_path / "x.csv.gz")
-        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
@@ -169,7 +172,7 @@ def test_files__must_have_the_same_columns(tmp_path, suffix):
     np.testing.assert_array_equal(open_features(tmp_path, id="key").read(0, 6), frame[["a", "b"]])
     frame = frame[["key", "b", "a"]][:2]
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path, index=False)
-    with pytest.raises(InvalidInputError, match=rf"part-2\.{suffix} has other columns .* another order"):
+    with refused(rf"part-2\.{suffix} has other columns .* another order"):
         Ensemble.from_labels(tmp_path, id="key")
 
 
@@ -181,7 +184,7 @@ def test_parquet__types_may_differ_as_far_as_they_fit(tmp_path):
         [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0]],
     )
     pq.write_table(pa.table({"x": ["5"], "y": [0]}), tmp_path / "3.parquet")
-    with pytest.raises(InvalidInputError, match="mixes text and whole numbers"):
+    with refused("mixes text and whole numbers"):
         Ensemble.from_labels(tmp_path)
     with pytest.raises(
         InvalidInputError, match=r"column 'x' of .* has type string, where it had numbers before"
@@ -280,5 +283,5 @@ def test_dask__what_is_kept_is_removed_and_a_full_disk_says_where(monkeypatch, t
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("bigcons.io.batches.pickle.dump", full)
-    with pytest.raises(OSError, match=f"No space left on device.*{tmp_path.name}; set TMPDIR"):
+    with refused(f"No space left on device.*{tmp_path.name}; set TMPDIR", OSError):
         next(open_source(array, "features").batches(90))

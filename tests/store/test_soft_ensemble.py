@@ -10,6 +10,7 @@ import pytest
 from bigcons import Consensus, Ensemble
 from bigcons.errors import CorruptStoreError, EmptyPartitionError, InvalidInputError, SoftEnsembleError
 from bigcons.metrics import anmi
+from tests.support.refusals import refused
 
 N = 300
 SIZES = (3, 4, 70, 80)  # more columns than one chunk has
@@ -119,9 +120,9 @@ def test_append__is_the_same_in_memory_and_stored(tables, ensemble, path):
     assert stored.missing_share == ensemble.missing_share
     stored.verify()
     assert sorted(file.name for file in path.iterdir()) == ["memberships", "zarr.json"]
-    with pytest.raises(InvalidInputError, match="'p1'"):
+    with refused("'p1'"):
         stored.append_objects([more[0], more[0], *more[2:], further[:70]])
-    with pytest.raises(InvalidInputError, match="70 objects"):
+    with refused("70 objects"):
         stored.append_partitions([further[:70]])
     stored.verify()
 
@@ -130,7 +131,7 @@ def test_store__that_is_damaged_is_refused(path):
     chunk = path / "memberships" / "c" / "1" / "1"
     kept = chunk.read_bytes()
     chunk.unlink()
-    with pytest.raises(CorruptStoreError, match="rows 64 to 128"):
+    with refused("rows 64 to 128", CorruptStoreError):
         Ensemble.open(path).verify()
     chunk.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
     with pytest.raises(CorruptStoreError):
