@@ -135,7 +135,7 @@ class Encoding:
         if not self._may_be_numbers or not are_numbers:
             return labels
         _whole(np.array([number for number in numbers if isinstance(number, float)], float), self.name)
-        _signed(np.array([int(number) for number in numbers if number is not None], object), self.name)
+        _whole(np.array([int(number) for number in numbers if number is not None], object), self.name)
         return [None if number is None else int(number) for number in numbers]
 
     def encode(self, raw: Any) -> np.ndarray:
@@ -220,7 +220,7 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
         absent = missing if absent is None else absent | missing
         raw = _whole(np.where(absent, 0, raw), name)
     elif raw.dtype == np.uint64:
-        raw = _signed(raw, name)
+        raw = _whole(raw, name)
     elif raw.dtype.kind in "bu":
         raw = raw.astype(np.result_type(raw.dtype, np.int8))
     are_labels = rule.are_labels(raw)
@@ -228,28 +228,17 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
 
 
 def _whole(raw: np.ndarray, name: str) -> np.ndarray:
-    """Return floats as int64; refuse fractions, and numbers so large that several integers become one."""
-    exact = 2.0 ** (np.finfo(raw.dtype).nmant + 1)
-    if (broken := (raw != np.rint(raw)) | np.isinf(raw)).any():
+    """Return numbers as int64; refuse fractions, and those so large that several integers become one."""
+    limit = 2.0 ** (np.finfo(raw.dtype).nmant + 1) if raw.dtype.kind == "f" else 1 << 63
+    broken = raw >= limit
+    if raw.dtype.kind == "f":
+        broken |= (raw <= -limit) | (raw != np.rint(raw))
+    if broken.any():
         raise InvalidInputError(
-            f"partition {name!r} has label {raw[broken][0]}; labels must be whole numbers or text. "
-            "Leave the column out with drop= (--drop) or recode it; of features make an ensemble by "
-            "bigcons.generate (bigcons generate), and pass memberships to Ensemble.from_memberships (bigcons "
-            "import --memberships)."
-        )
-    if (inexact := np.abs(raw) >= exact).any():
-        raise InvalidInputError(
-            f"partition {name!r} has the float {raw[inexact][0]:.0f} as a label, which several whole numbers "
-            "become; pass integers, or recode it."
-        )
-    return raw.astype(np.int64)
-
-
-def _signed(raw: np.ndarray, name: str) -> np.ndarray:
-    largest = int(raw.max(initial=0))  # exact for any integer type
-    if largest >= 1 << 63:
-        raise InvalidInputError(
-            f"partition {name!r} has label {largest}; labels must be below 2**63: recode it or use text."
+            f"partition {name!r} has label {raw[broken][0]}; labels must be whole numbers that {raw.dtype} "
+            "holds exactly, below 2**63, or text. Leave the column out with drop= (--drop) or recode it; of "
+            "features make an ensemble by bigcons.generate (bigcons generate), and pass memberships to "
+            "Ensemble.from_memberships (bigcons import --memberships)."
         )
     return raw.astype(np.int64)
 

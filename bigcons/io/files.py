@@ -134,11 +134,6 @@ def matching(place: Place) -> list[File]:
     """Return the files that match a pattern: in a bucket of one folder."""
     if isinstance(place, DiskPlace):
         files: Any = map(Path, glob.iglob(str(place), recursive=True))  # noqa: PTH207 - may begin anywhere
-    elif glob.has_magic(str(place.sibling(""))):
-        raise InvalidInputError(
-            f"{place} is a pattern of folders, which are matched on a disk only; name the folder, or pass a "
-            "list of its files."
-        )
     else:
         names = place.sibling("").names()
         files = (place.sibling(name) for name in names if fnmatchcase(name, place.name))

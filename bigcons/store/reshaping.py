@@ -20,7 +20,6 @@ from bigcons.errors import (
     InvalidIdsError,
     InvalidInputError,
     InvalidPairsError,
-    MemoryBudgetError,
 )
 from bigcons.io.batches import Rows, Source, columns_of
 from bigcons.io.columns import Column, select, source_of
@@ -47,7 +46,7 @@ from bigcons.io.ids import (
 )
 from bigcons.io.labels import observed
 from bigcons.io.sources import as_table, open_source
-from bigcons.memory import BLOCK_ROWS, enough_for, format_size, row_blocks
+from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks
 from bigcons.progress import progress
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble_store import SUM_TOLERANCE, Content, Header
@@ -204,15 +203,9 @@ def read_long(
             parts[c].append(canonical(column, names[c], where, n_rows))
         parts[2].append(votes if isinstance(votes, np.ndarray) else plain_arrow(votes))
         n_rows += len(votes)
-        needed = 100 * (source.n_rows or n_rows)  # of a vote while it is read and sorted, with a margin
-        if needed > budget:
-            raise MemoryBudgetError(
-                f"{where} has {source.n_rows or n_rows:,} rows or more, which take "
-                f"{format_size(needed)} while they are sorted, over {format_size(budget)}; raise memory to "
-                f"{enough_for(needed)}.",
-                needed=needed,
-                budget=budget,
-            )
+        n_most = source.n_rows or n_rows
+        # a vote takes 100 bytes while it is read and sorted, with a margin
+        DataBudget(budget).check(100 * n_most, f"{n_most:,} rows or more of {where}", "give fewer")
     keys = [joined_ids(parts[c], names[c], where, is_text=source.is_text) for c in range(2)]
     objects, partitions = (one.take(pc.array_sort_indices(one)) for one in (key.unique() for key in keys))
     of_object, of_partition = (
@@ -420,14 +413,8 @@ def read_pairs(
             seen = part.n_seen > 0
             parts.append(Edges(*(column[seen] for column in part)))
             needed = PAIR_BYTES * max(n_rows, table.n_rows or 0) + OBJECT_BYTES * (n_objects or 0)
-            if needed > budget:
-                raise MemoryBudgetError(
-                    f"the pairs in {table.where} take {format_size(needed)} or more while they are sorted, "
-                    f"over {format_size(budget)}; store them by import_pairs (bigcons import --pairs) with "
-                    f"memory of {enough_for(needed)} or more.",
-                    needed=needed,
-                    budget=budget,
-                )
+            remedy = "store them by import_pairs (bigcons import --pairs), which takes memory="
+            DataBudget(budget).check(needed, f"the pairs in {table.where}, which are sorted,", remedy)
     if n_objects is None and (n_rows == 0 or last >= max(1 << 24, 100 * n_rows)):
         # more objects than this, and than this many for each pair, are numbers that are no rows
         raise InvalidPairsError(

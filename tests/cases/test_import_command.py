@@ -12,7 +12,7 @@ from tests.support.stores import values_of
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return lambda *words: CliRunner().invoke(main, list(map(str, words)))
+    return lambda *words: CliRunner().invoke(main, " ".join(map(str, words)).split())
 
 
 @pytest.fixture
@@ -42,20 +42,7 @@ def test_import__of_runs(ok, run):
 def test_import__of_a_long_table(ok, run):
     votes = pd.DataFrame({"task": [3, 3, 5], "worker": ["ann", "bob", "bob"], "vote": ["x", "?", "y"]})
     votes.to_csv("votes.csv", index=False)
-    ok(
-        *[
-            "import",
-            "votes.csv",
-            "--long",
-            "task,worker,vote",
-            "--missing",
-            "?",
-            "-o",
-            "e.zarr",
-            "--memory",
-            "50MB",
-        ]
-    )
+    ok("import votes.csv --long task,worker,vote --missing ? -o e.zarr --memory 50MB")
     ensemble = Ensemble.open("e.zarr")
     assert ensemble.ids.tolist() == [3, 5]
     assert values_of(ensemble) == [["x", None], [None, "y"]]
@@ -98,20 +85,9 @@ def test_import__says_whether_there_is_a_header(ok, run):
     ok("import", "x.csv", "--header", "-o", "f.zarr")
     assert Ensemble.open("f.zarr").names == ["0", "1"]
     ok("solve", "x.csv", "--no-header", "-k", 2, "-m", "best", "-o", "c.zarr")
-    generate = [
-        "generate",
-        "x.csv",
-        "-o",
-        "g.zarr",
-        "--scheme",
-        "kmeans",
-        "--n-partitions",
-        "2",
-        "--n-clusters",
-        "2",
-    ]
-    assert "header" in run(*generate).stderr
-    ok(*generate, "--no-header")
+    generate = "generate x.csv -o g.zarr --scheme kmeans --n-partitions 2 --n-clusters 2"
+    assert "header" in run(generate).stderr
+    ok(generate, "--no-header")
     assert Ensemble.open("g.zarr").n_objects == 3
 
 

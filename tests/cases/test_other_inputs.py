@@ -12,7 +12,6 @@ import scipy.sparse
 
 import bigcons as bc
 from bigcons import Ensemble
-from bigcons.errors import InvalidInputError
 from bigcons.io.features import open_features
 from tests.support.refusals import refused
 from tests.support.stores import values_of
@@ -138,9 +137,7 @@ def test_columns_of_lists_are_neither_features_nor_labels(column):
     table = pa.table({"v": column, "x": [0, 1]})
     with refused(r"'v' \(list<.*lists to columns"):
         open_features(table)
-    with pytest.raises(
-        InvalidInputError, match=r"'v' has labels .*use a column of labels for each partition"
-    ):
+    with refused(r"'v' has labels .*use a column of labels for each partition"):
         Ensemble.from_labels(table)
 
 
@@ -167,9 +164,7 @@ def test_a_matrix_of_pairs_is_no_ensemble():
 
 def test_floats_that_hold_no_whole_number_exactly():
     for largest in (2.0**53, 2.0**60, np.float32(2**24)):
-        with pytest.raises(
-            InvalidInputError, match=r"float .* which several whole numbers become; pass integers"
-        ):
+        with refused(r"that float.* holds exactly"):
             Ensemble.from_labels(np.array([[1], [largest]], np.asarray(largest).dtype))
     assert values_of(Ensemble.from_labels(np.array([[1.0], [2.0**53 - 1]]))) == [[1], [2**53 - 1]]
     assert values_of(Ensemble.from_labels(np.array([[1], [2**60]]))) == [[1], [2**60]]

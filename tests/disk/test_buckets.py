@@ -323,7 +323,7 @@ WRONG_TABLES = [
     ("nothing/", StoreNotFoundError, "URL does not exist; check the path"),
     ("notes.csv", InvalidInputError, "URL is a folder without tables"),
     ("notes/x*.csv", StoreNotFoundError, "no file matches URL; check the path"),
-    ("*/a.csv", InvalidInputError, "URL is a pattern of folders, .*; name the folder"),
+    ("*/a.csv", StoreNotFoundError, "no file matches URL; check the path"),
     ("notes/read.me", InvalidInputError, "URL has suffix '.me'; use "),
     ("cut.parquet", DamagedFileError, "URL cannot be read as Parquet .*; write it again"),
     ("a.npy", InvalidInputError, "URL cannot be read from a bucket, .*; copy it to a disk"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import bigcons as bc
-from bigcons.errors import InvalidInputError, UnknownColumnError
+from bigcons.errors import UnknownColumnError
 from bigcons.generate import FeatureEncoding
 from bigcons.generate.training import measure
 from bigcons.io.features import open_features
@@ -174,9 +174,7 @@ def test_categories__are_of_tables_of_features_and_of_columns_that_exist():
     frame = pd.DataFrame({"a": [0, 1, 1], "b": [2, 1, 2]})
     with refused("categorical= is for tables of features, not labels"):
         bc.Ensemble.from_labels(bc.select(frame, categorical="a"))
-    with pytest.raises(
-        InvalidInputError, match="categorical= is for tables of features, not features in csr_matrix"
-    ):
+    with refused("categorical= is for tables of features, not features in csr_matrix"):
         open_features(bc.select(sparse.csr_matrix(np.eye(3)), categorical=0))
     with refused("'c'", UnknownColumnError):
         open_features(bc.select(frame, categorical="c"))
@@ -191,9 +189,7 @@ def test_categories__are_of_tables_of_features_and_of_columns_that_exist():
 )
 def test_features__refuse_text_that_may_be_meant_as_numbers_or_dates(column, tmp_path):
     pd.DataFrame({"x": column, "y": np.arange(len(column)) % 3}).to_csv(tmp_path / "x.csv", index=False)
-    with pytest.raises(
-        InvalidInputError, match=r"x\.csv has text that may be numbers or dates in column 'x', such as '.*'"
-    ):
+    with refused(r"x\.csv has text that may be numbers or dates in column 'x', such as '.*'"):
         open_features(tmp_path / "x.csv")
     kinds = [c.kind for c in open_features(bc.select(tmp_path / "x.csv", categorical="x")).encoding.columns]
     assert kinds == ["hashed" if len(set(column)) > 64 else "category", "number"]
@@ -203,9 +199,7 @@ def test_features__refuse_text_that_may_be_meant_as_numbers_or_dates(column, tmp
 def test_features__refuse_a_column_of_different_whole_numbers_unless_it_is_chosen(is_text):
     rows = np.random.default_rng(0).permutation(300)
     table = pa.table({"no": [f"r{v}" for v in rows] if is_text else rows, "x": rows % 7})
-    with pytest.raises(
-        InvalidInputError, match="another whole number or text in every row of column 'no'; pass id"
-    ):
+    with refused("another whole number or text in every row of column 'no'; pass id"):
         bc.generate.kmeans(table, n_partitions=2)
     for choice in ({"id": "no"}, {"drop": "no"}, {"columns": ["no", "x"]}):
         made = bc.generate.kmeans(table, n_partitions=2, **choice)

@@ -186,17 +186,13 @@ def test_parquet__types_may_differ_as_far_as_they_fit(tmp_path):
     pq.write_table(pa.table({"x": ["5"], "y": [0]}), tmp_path / "3.parquet")
     with refused("mixes text and whole numbers"):
         Ensemble.from_labels(tmp_path)
-    with pytest.raises(
-        InvalidInputError, match=r"column 'x' of .* has type string, where it had numbers before"
-    ):
+    with refused(r"column 'x' of .* has type string, where it had numbers before"):
         open_features(tmp_path).read(0, 5)
 
 
 def test_dask__delayed_and_chunks_of_another_shape_than_declared_are_refused():
     for take in (open_features, Ensemble.from_labels):
-        with pytest.raises(
-            InvalidInputError, match=r"has type dask Delayed.*from_delayed\(x, shape, dtype\)"
-        ):
+        with refused(r"has type dask Delayed.*from_delayed\(x, shape, dtype\)"):
             take(dask.delayed(np.ones)((10, 3)))
 
     def chunk(shape, declared):
