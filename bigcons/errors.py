@@ -207,24 +207,15 @@ class ConvergenceWarning(UserWarning):
     """A solver reached its iteration limit before its tolerance."""
 
 
-class MissingDependencyWarning(UserWarning):
-    """An optional package is not installed, and another method than it would offer is used instead."""
-
-
 class UnlabeledObjectsWarning(UserWarning):
     """Some objects have no label in any partition, and so get none in the consensus."""
 
 
 class ConsensusWarning(UserWarning):
-    """The consensus is probably poorer than another option, which the message names, would give."""
+    """The consensus is probably poorer than another option, which the message names, would give.
 
-
-class OversegmentationWarning(ConsensusWarning):
-    """The partitions are far finer than the requested consensus, too fine for the method."""
-
-
-class UndersegmentationWarning(ConsensusWarning):
-    """The partitions are far coarser than the requested consensus, too coarse for the method."""
+    So it is where partitions are far finer or coarser than the consensus, or an optional package is missing.
+    """
 
 
 class SurplusClustersWarning(ConsensusWarning):

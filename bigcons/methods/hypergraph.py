@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from bigcons.coassociation.counts import dense
-from bigcons.errors import InvalidInputError, MissingDependencyWarning, SoftEnsembleError, warn_user
+from bigcons.errors import ConsensusWarning, InvalidInputError, SoftEnsembleError, warn_user
 from bigcons.memory import DEFAULT_DATA_BYTES, Block
 from bigcons.methods import incidence
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
@@ -378,7 +378,7 @@ class HGPA(GraphClusterer):
                 warn_user(
                     "HGPA minimizes objective='laplacian', a relaxation of another objective, for mtkahypar "
                     "is not installed; pip install 'bigcons[graph]', or pass objective='laplacian'.",
-                    MissingDependencyWarning,
+                    ConsensusWarning,
                 )
 
         def cut(imbalance: float, unlabeled: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, float]:

@@ -43,8 +43,6 @@ from bigcons.errors import (
     ConvergenceWarning,
     InvalidInputError,
     MemoryBudgetError,
-    OversegmentationWarning,
-    UndersegmentationWarning,
     warn_user,
 )
 from bigcons.kernels import pair_descent
@@ -171,8 +169,8 @@ class PCC(ConsensusClusterer):
     documentation has the cost of the other solvers, and tells which parameters apply to which.
 
     K clusters of any sizes join at least 1 / K of the pairs. If the labels join far fewer, the model tends
-    to clusters of equal size; an OversegmentationWarning says so. If the partitions have at most half
-    as many clusters as the consensus, it merges clusters; an UndersegmentationWarning says so.
+    to clusters of equal size; a ConsensusWarning says so. If the partitions have at most half
+    as many clusters as the consensus, it merges clusters; a ConsensusWarning says so.
 
     ``predict`` and ``predict_proba`` give each new object its best membership given all fitted objects, over
     all pairs and by the squared divergence. Fitted objects mostly get their own label again, if they were
@@ -305,7 +303,7 @@ def warn_of_coarse_labels(ensemble: Ensemble, n_clusters: int, weights: Weights 
             f"the partitions have {mean:.3g} clusters on average, far fewer than n_clusters={n_clusters}: by "
             "chance they join objects of different clusters, which PCC then merges; "
             "use ConsensusTree.",
-            UndersegmentationWarning,
+            ConsensusWarning,
         )
     return is_coarse
 
@@ -331,7 +329,7 @@ def warn_of_fine_labels(survey: Survey, n_clusters: int, weights: Weights | None
             f"the labels join {100 * joined:.2g} % of the pairs of objects, but {n_clusters} clusters at "
             f"least {100 * least:.2g} %: PCC then tends to clusters of equal size, whatever the classes; "
             "try eac-average, eac-single or mcla, or a larger n_clusters.",
-            OversegmentationWarning,
+            ConsensusWarning,
         )
 
 

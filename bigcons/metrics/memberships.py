@@ -79,12 +79,7 @@ class MembershipRows:
             if not source.has_memberships:
                 return np.append(np.eye(self.n_clusters), np.zeros((1, self.n_clusters)), axis=0)[labels]
             source = source.membership_rows
-        rows = np.asarray(source[part])
-        if rows.dtype.kind not in "biuf":
-            raise InvalidInputError(
-                f"{self._name} has entries of type {rows.dtype}; pass memberships as real numbers."
-            )
-        rows = rows.astype(np.float64, order="C")
+        rows = np.asarray(source[part]).astype(np.float64, order="C")
         fits = (rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE)
         if not fits.all():
             row = int(np.argmin(fits))

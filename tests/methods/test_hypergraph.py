@@ -21,7 +21,6 @@ from bigcons.errors import (
     InvalidInputError,
     MemoryBudgetError,
     MissingDependencyError,
-    MissingDependencyWarning,
 )
 from bigcons.methods import incidence
 from bigcons.methods.hypergraph import CSPA, HBGF, HGPA, MCLA, hyperedges, jaccard_weights
@@ -658,7 +657,7 @@ def test_mtkahypar__that_is_not_installed_is_named(monkeypatch):
 def test_hgpa__by_default_falls_back_to_the_laplacian_and_says_so(monkeypatch):
     monkeypatch.setattr("bigcons.methods.hypergraph.has_mtkahypar", lambda: False)
     labels = np.tile((np.arange(60) % 3)[:, None], 4)
-    with pytest.warns(MissingDependencyWarning, match="objective='laplacian'") as warned:
+    with pytest.warns(ConsensusWarning, match="objective='laplacian'") as warned:
         model = HGPA(3, random_state=0).fit(labels)
     assert {warning.filename for warning in warned} == {__file__}
     assert model.minimized_ == "laplacian"

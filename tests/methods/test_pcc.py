@@ -15,11 +15,11 @@ from bigcons import METHODS, PCC, Consensus, Ensemble, LabelKMeans, PairTable
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble, simulated_soft_partitions
 from bigcons.errors import (
+    ConsensusWarning,
     ConvergenceWarning,
     DisconnectedWarning,
     InvalidInputError,
     MemoryBudgetError,
-    OversegmentationWarning,
 )
 from bigcons.memory import Block
 from bigcons.methods.all_pairs import dirichlet, entropy_weights, perturbed_uniform
@@ -351,7 +351,7 @@ def test_fit__of_labels_too_fine_says_so_in_one_line(how):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         PCC(4, max_iter=2, n_init=1, random_state=0, **how).fit(labels)
-    (word,) = (str(w.message) for w in caught if w.category is OversegmentationWarning)
+    (word,) = (str(w.message) for w in caught if w.category is ConsensusWarning)
     shares = r"join (\S+) % of the pairs of objects, but (\d+) clusters at least (\S+) %"
     joined, n_clusters, least = map(float, re.search(shares, word).groups())
     assert joined == pytest.approx(100 * survey_of(labels).joined_share(), rel=0.06)

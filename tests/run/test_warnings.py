@@ -8,11 +8,11 @@ import pytest
 from bigcons import METHODS, PCC, ConsensusTree, consensus
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import (
+    ConsensusWarning,
     ConvergenceWarning,
     DissentWarning,
     NoStructureWarning,
     SurplusClustersWarning,
-    UndersegmentationWarning,
 )
 from bigcons.metrics import adjusted_rand
 from bigcons.run.survey import agreements, dissenting
@@ -54,8 +54,8 @@ def test_planted_ensembles__get_no_warning(name, missing):
 def test_coarse_partitions__are_told_and_the_method_named_finds_the_classes():
     labels, truth = partitions_of(8, 3)
     model, found = said(PCC(8, random_state=0), labels)
-    assert list(found) == [UndersegmentationWarning]
-    assert "ConsensusTree" in found[UndersegmentationWarning]
+    assert list(found) == [ConsensusWarning]
+    assert "ConsensusTree" in found[ConsensusWarning]
     assert adjusted_rand(truth, model.labels_) < 0.5
     model, found = said(ConsensusTree(8, random_state=0), labels)
     assert found == {}
