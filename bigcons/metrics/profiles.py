@@ -184,7 +184,7 @@ class _Column:
         """Count a block of values, of objects with these codes of clusters."""
         if not self.kind and self.why_not != "it has no value":
             return
-        kind, numbers = NUMBER, np.empty(0)
+        kind, numbers, why_not = NUMBER, np.empty(0), ""
         try:
             if not isinstance(column, np.ndarray) or column.dtype.kind not in "buif" or self._is_category:
                 column = as_arrow(column, self.name, where)
@@ -192,22 +192,20 @@ class _Column:
             if kind in (NUMBER, DATE):
                 numbers = numbers_of(column, self._code._replace(kind=kind), where)
         except InvalidInputError:
-            self._leave_out("it has values of several types")
-            return
-        if kind not in (NUMBER, DATE, CATEGORY):
-            self._leave_out(f"it has type {column.type}")
-        elif kind != CATEGORY and np.isnan(numbers).all():
-            return
+            why_not = "it has values of several types"
+        if why_not or (kind in (NUMBER, DATE) and np.isnan(numbers).all()):
+            pass
+        elif kind not in (NUMBER, DATE, CATEGORY):
+            why_not = f"it has type {column.type}"
         elif self.kind not in ("", kind):
-            self._leave_out("it has values of several types")
+            why_not = "it has values of several types"
         elif kind == CATEGORY:
-            self._add_texts(*texts_of(column, self._code.missing), codes)
+            why_not = self._add_texts(*texts_of(column, self._code.missing), codes)
         else:
             self.kind = kind
             self._add_numbers(np.round(86_400.0 * numbers, 3) if kind == DATE else numbers, codes)
-
-    def _leave_out(self, why: str) -> None:
-        self.kind, self.why_not = "", why
+        if why_not:
+            self.kind, self.why_not = "", why_not
 
     def _add_numbers(self, numbers: np.ndarray, codes: np.ndarray) -> None:
         counted, K = np.isfinite(numbers) & (codes >= 0), self.sums.shape[1]
@@ -223,18 +221,20 @@ class _Column:
         for row, weights in zip(self.sums, (None, numbers, numbers**2), strict=True):
             row += np.bincount(codes, weights, K)
 
-    def _add_texts(self, texts: Sequence[str | None], rows: np.ndarray, codes: np.ndarray) -> None:
+    def _add_texts(self, texts: Sequence[str | None], rows: np.ndarray, codes: np.ndarray) -> str:
+        """Count texts; return why the column is left out, if it has too many."""
         code_of, K = self.texts, len(self.counts)
         numbers = [-1 if text is None else code_of.setdefault(text, len(code_of)) for text in texts]
         if len(code_of) > MAX_CATEGORIES:
-            self._leave_out(f"it has more than {MAX_CATEGORIES:,} different texts")
-        elif code_of:
+            return f"it has more than {MAX_CATEGORIES:,} different texts"
+        if code_of:
             self.kind = CATEGORY
             numbers_of_rows = np.array([*numbers, -1])[rows]
             counted = (numbers_of_rows >= 0) & (codes >= 0)
             cells = codes[counted] * len(code_of) + numbers_of_rows[counted]
             self.counts = np.pad(self.counts, ((0, 0), (0, len(code_of) - self.counts.shape[1])))
             self.counts += np.bincount(cells, minlength=self.counts.size).reshape(K, -1)
+        return ""
 
     def share_between(self, n_labeled: int) -> float:
         """Return the share of the variance that is between clusters, times that of objects with a value.
@@ -296,8 +296,6 @@ def _table_of_texts(columns: list[_Column], clusters: np.ndarray, most: int) -> 
             for c in np.argsort(-counts, kind="stable")[:most].tolist():
                 if counts[c]:
                     share = counts[c] / counts.sum()
-                    rows.append((cluster, one.name, texts[c], share, overall[c], share / overall[c]))
-    columns_of_rows = zip(*rows, strict=True) if rows else [[]] * len(_CATEGORIES)
-    arrays = [pa.array(list(values), kind, from_pandas=True)
-              for values, kind in zip(columns_of_rows, _CATEGORIES.values(), strict=True)]  # fmt: skip
-    return pa.Table.from_arrays(arrays, names=list(_CATEGORIES))
+                    row = cluster, one.name, texts[c], share, overall[c], share / overall[c]
+                    rows.append(dict(zip(_CATEGORIES, row, strict=True)))
+    return pa.Table.from_pylist(rows, pa.schema(_CATEGORIES))
