@@ -412,27 +412,6 @@ def test_plot__leaves_no_part_of_a_figure(consensus, run, monkeypatch):
     assert names("figures") == []
 
 
-def completed(words, monkeypatch):
-    monkeypatch.setenv("_BIGCONS_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", f"bigcons {words}")
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
-    result = CliRunner().invoke(main, prog_name="bigcons")
-    return result.stdout.split()
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("so", ["plain,solve"]),
-        ("solve lab", ["file,lab"]),
-        ("import lab", ["file,lab"]),
-        ("solve e.zarr -o c", ["file,c"]),
-    ],
-)
-def test_completion__knows_commands_methods_and_files(words, found, monkeypatch):
-    assert completed(words, monkeypatch) == found
-
-
 def test_scheduler__is_an_address_without_a_scheme(run, tmp_path, monkeypatch):
     """Only the parsing: nothing is connected to."""
     asked = []

@@ -36,30 +36,6 @@ def test_status__tells_what_happened(start, arguments, status):
     assert "Traceback" not in errors
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no POSIX pipes")
-def test_closed_pipe__ends_without_a_word(start):
-    child = start("methods", "--json")
-    child.stdout.close()
-    assert child.stderr.read() == ""
-    assert child.wait(timeout=60) == 1
-    child.stderr.close()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
-def test_interrupt__ends_a_running_command(start, tmp_path):
-    child = start("demo", "--size", "120000")
-    begun = tmp_path / "bigcons-demo" / "truth.npy"
-    while not begun.exists():
-        assert child.poll() is None, child.stderr.read()
-        time.sleep(0.05)
-    child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=60)
-    assert child.returncode in (130, -signal.SIGINT)  # a shell reports both as 130
-    assert len(errors.strip().splitlines()) == 1
-    assert not (tmp_path / "bigcons-demo" / "ensemble.zarr").exists()
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
