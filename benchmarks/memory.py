@@ -63,16 +63,16 @@ def solve(options: dict[str, Any]) -> None:
     import distributed
 
     from bigcons import Ensemble
-    from bigcons.run import memory_plan
+    from bigcons.run import survey
 
-    n_bytes = memory_plan.MemoryPlan.n_bytes
+    n_bytes = survey.MemoryPlan.n_bytes
 
     def stating(plan: Any, engine: Any, ensemble: Any) -> int:
         total = n_bytes(plan, engine, ensemble)
-        STATED.append(total - memory_plan.process_bytes(engine))
+        STATED.append(total - survey.process_bytes(engine))
         return total
 
-    memory_plan.MemoryPlan.n_bytes = stating  # type: ignore[method-assign]
+    survey.MemoryPlan.n_bytes = stating  # type: ignore[method-assign]
     is_cluster = options["engine"] == "cluster"
     cluster = (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")

@@ -28,10 +28,9 @@ from bigcons.methods.pass_clusterer import (
     spread,
 )
 from bigcons.run.engine import Engine, one_thread, stop_if_cancelled
-from bigcons.run.memory_plan import MemoryPlan
 from bigcons.run.passes import BestOfStarts, Method, Record, State, Stats, best_start
 from bigcons.run.results import Output
-from bigcons.run.survey import Survey
+from bigcons.run.survey import MemoryPlan, Survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice

@@ -36,8 +36,8 @@ from bigcons.metrics.clusterings import average_criterion
 from bigcons.progress import progress
 from bigcons.run import results as runs
 from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine
-from bigcons.run.memory_plan import MemoryPlan
 from bigcons.run.results import Found, Output, Results, Use
+from bigcons.run.survey import MemoryPlan
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, Trust, cluster_rows
 from bigcons.store.consensus import (

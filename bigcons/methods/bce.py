@@ -20,10 +20,9 @@ from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.pass_clusterer import CERTAINTY, PassClusterer, expected_counts, first_partition, spread
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, stop_if_cancelled
-from bigcons.run.memory_plan import MemoryPlan, label_bytes
 from bigcons.run.passes import Method, Record, State, Stats, best_start
 from bigcons.run.results import Output
-from bigcons.run.survey import take_survey
+from bigcons.run.survey import MemoryPlan, label_bytes, take_survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_flag, check_int, check_number

@@ -26,9 +26,8 @@ from bigcons.methods.incidence import weights_of
 from bigcons.methods.tree import ConsensusTree
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, one_thread
-from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, data_budget
 from bigcons.run.results import Output
-from bigcons.run.survey import take_survey
+from bigcons.run.survey import MemoryPlan, block_label_bytes, data_budget, take_survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.trust.groups import AVERAGE

@@ -25,9 +25,8 @@ from bigcons.partitioners import (
     partition_hypergraph,
 )
 from bigcons.run.engine import Engine
-from bigcons.run.memory_plan import MemoryPlan
 from bigcons.run.results import Output, renumbered
-from bigcons.run.survey import start_rows, take_survey
+from bigcons.run.survey import MemoryPlan, start_rows, take_survey
 from bigcons.seeding import generator
 from bigcons.spectra import group_rows, leading_eigenvectors
 from bigcons.store.ensemble import Ensemble

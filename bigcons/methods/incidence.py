@@ -45,9 +45,8 @@ from bigcons.io.labels import observed
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, one_thread
-from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.run.passes import Counts, History, Run, Stats, add_stats, as_history
-from bigcons.run.survey import Survey
+from bigcons.run.survey import MemoryPlan, Survey, block_label_bytes
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.trust.groups import reliability_of_overlaps

@@ -15,10 +15,17 @@ from bigcons.methods.base import ConsensusClusterer
 from bigcons.methods.incidence import check_embedding_plan, count_spectral, starts_spectrally
 from bigcons.run import passes
 from bigcons.run.engine import Engine, fold
-from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.run.passes import BestOfStarts, Counts, Method, Record, Run
 from bigcons.run.results import Output
-from bigcons.run.survey import Survey, start_rows, take_survey, warn_of_dissent
+from bigcons.run.survey import (
+    MemoryPlan,
+    Survey,
+    block_label_bytes,
+    label_bytes,
+    start_rows,
+    take_survey,
+    warn_of_dissent,
+)
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_int, check_number

@@ -62,10 +62,16 @@ from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.progress import Progress, progress
 from bigcons.run import passes
 from bigcons.run.engine import Engine, fold, local_engine
-from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, process_bytes
 from bigcons.run.passes import Run
 from bigcons.run.results import Output, scratch_place
-from bigcons.run.survey import Survey, take_survey, warn_of_dissent
+from bigcons.run.survey import (
+    MemoryPlan,
+    Survey,
+    block_label_bytes,
+    process_bytes,
+    take_survey,
+    warn_of_dissent,
+)
 from bigcons.seeding import draw_rows
 from bigcons.store.clusters import TRUST_ROW
 from bigcons.store.ensemble import Ensemble

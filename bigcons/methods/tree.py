@@ -18,10 +18,9 @@ from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.progress import Progress
 from bigcons.run import passes
 from bigcons.run.engine import Engine, fold, one_thread
-from bigcons.run.memory_plan import MemoryPlan, block_label_bytes
 from bigcons.run.passes import Run, Stats
 from bigcons.run.results import Found, Output, Results, by_size
-from bigcons.run.survey import Survey, take_survey, warn_of_dissent
+from bigcons.run.survey import MemoryPlan, Survey, block_label_bytes, take_survey, warn_of_dissent
 from bigcons.store.clusters import TRUST_ROW, least_objects
 from bigcons.store.ensemble import Ensemble
 from bigcons.trust import groups as grouping

@@ -44,8 +44,8 @@ from bigcons.io.columns import Column, Columns, select
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, one_thread, open_engine
-from bigcons.run.memory_plan import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.run.results import by_size, renumbered, sizes_of
+from bigcons.run.survey import MemoryPlan, block_label_bytes, label_bytes
 from bigcons.seeding import SeedLike, draw_rows, generator, resolve_seed
 from bigcons.store.clusters import (
     HALF_WAY,

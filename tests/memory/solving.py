@@ -56,16 +56,16 @@ def fit_within(options, client):
     print(budget)
 
 def grow(options, client):
-    from bigcons.run import memory_plan
+    from bigcons.run import survey
     stated = []
-    n_bytes = memory_plan.MemoryPlan.n_bytes
+    n_bytes = survey.MemoryPlan.n_bytes
 
     def stating(self, engine, ensemble):
         total = n_bytes(self, engine, ensemble)
-        stated.append(total - memory_plan.process_bytes(engine))
+        stated.append(total - survey.process_bytes(engine))
         return total
 
-    memory_plan.MemoryPlan.n_bytes = stating
+    survey.MemoryPlan.n_bytes = stating
     fit(options, client, options["small"], options["out"] + "-small", "64GB", 2)  # so that it plans
     stated.clear()
     print("warm", flush=True)

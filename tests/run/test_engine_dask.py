@@ -20,7 +20,7 @@ from bigcons.memory import Block, row_blocks
 from bigcons.progress import progress
 from bigcons.run.dask import DaskEngine, connect
 from bigcons.run.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
-from bigcons.run.memory_plan import MemoryPlan, reading_bytes
+from bigcons.run.survey import MemoryPlan, reading_bytes
 
 CLUSTERS = {
     "threads": {"processes": False, "n_workers": 1, "threads_per_worker": 2},
