@@ -263,8 +263,7 @@ def open_array(place: Place) -> StoredArray:
         is_plain = keys["name"] == "default" and keys.get("configuration", {}).get("separator", "/") == "/"
         is_known = compressors in ([], ["zstd"], ["blosc"]) and names[len(compressors) :] in ([], ["crc32c"])
         if first["name"] != "bytes" or not is_known or not is_plain:
-            told = ", ".join([first["name"], *names])
-            what = f"uses codecs or keys of chunks that are not supported ({told})"
+            what = f"uses codecs or keys of chunks that are not supported ({first['name']}, {names})"
             raise corrupt(place, what, "rewrite it with zstd, without shards.")
         n_bytes = int(np.prod(chunks, dtype=object)) * kind.itemsize
         if len(shape) not in (1, 2) or len(chunks) != len(shape) or min(shape) < 0 or kind.kind not in "biuf":

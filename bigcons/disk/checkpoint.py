@@ -208,14 +208,10 @@ class Snapshots:
         with disk_errors(self._file):
             self._file.write(self._before.read(), durable=True)
 
-    def damaged(self, fault: str, n_passes: int | None = None) -> CorruptStoreError:
+    def damaged(self, fault: str) -> CorruptStoreError:
         """Return the error for a run whose last complete pass cannot be resumed because of ``fault``."""
-        known = "" if n_passes is None else f"{n_passes} "
-        passes = f"{known}finished {'pass' if n_passes == 1 else 'passes'}"
-        return CorruptStoreError(
-            f"{fault}, so that the {passes} in {self.folder} cannot be resumed; {_START_OVER}",
-            path=self.folder,
-        )
+        what = f"so that the finished passes in {self.folder} cannot be resumed"
+        return CorruptStoreError(f"{fault}, {what}; {_START_OVER}", path=self.folder)
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Callable[[Any], str] = str) -> str:

@@ -263,7 +263,7 @@ def _resume(run: Run, snapshots: Snapshots) -> Iterate | None:
                 filter(None, run.engine.map(partial(run.arrays.fault, at.generation), run.blocks)), None
             )
         if fault is not None:
-            damage = damage or snapshots.damaged(fault, len(at.records))
+            damage = damage or snapshots.damaged(fault)
             continue
         if not kept.is_last:
             logger.warning(

@@ -116,10 +116,11 @@ class Consensus(stores.Objects):
         if memberships is not None and not hasattr(memberships, "shape"):
             memberships = np.asarray(memberships)
         shape = None if memberships is None else memberships.shape
-        if labels.ndim != 1 or (shape is not None and (len(shape) != 2 or labels.shape != shape[:1])):
+        fits = shape is None or (len(shape) == 2 and labels.shape == shape[:1] and shape[1] > 0)
+        if labels.ndim != 1 or not labels.size or not fits:
             raise InvalidInputError(
                 f"labels has shape {labels.shape} and memberships {shape}; "
-                "pass (n_objects,) and (n_objects, n_clusters)."
+                "pass (n_objects,) and (n_objects, n_clusters), neither of them empty."
             )
         n_clusters = int(labels.max(initial=0)) + 1 if shape is None else shape[1]
         least, most = labels.min(initial=0), labels.max(initial=0)
@@ -168,10 +169,6 @@ class Consensus(stores.Objects):
         Without ``memberships``, only labels are stored; ``ids`` of the objects are stored at once. If the
         block fails or rows are missing, no partial output remains, and an existing store at ``path`` is kept.
         """
-        if n_objects < 1 or n_clusters < 1:
-            raise InvalidInputError(
-                f"n_objects={n_objects} and n_clusters={n_clusters} make an empty consensus; use at least 1."
-            )
         with new_store(path, overwrite, KIND) as folder:
             writer = ConsensusWriter(folder, n_objects, n_clusters, min(chunk_rows, n_objects), memberships)
             entry, names = None, list[str]()
@@ -382,8 +379,8 @@ class Consensus(stores.Objects):
         if self.has_placing:
             self.read_placing()
         _ = self.tree
-        found = {"n_blocks": len(self.blocks()), "n_unlabeled": n_unlabeled}
-        return {"kind": KIND, "path": self.path, "n_objects": self.n_objects, **found}
+        counts = {"n_objects": self.n_objects, "n_blocks": len(self.blocks()), "n_unlabeled": n_unlabeled}
+        return {"kind": KIND, "path": self.path, **counts}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return stores.reopened, (Consensus, self.path)
@@ -461,14 +458,13 @@ class ConsensusWriter:
         """Write facts and arrays to the file `PLACING` or `TREE`."""
         self._body["files"] |= stores.write_files(self._folder, {name: pack(facts, arrays)})
 
-    def describe(self, **description: Mapping[str, Any] | None) -> None:
-        """Set the description of the solve in the head; values that JSON cannot represent become text.
-
-        ``history``, ``parameters``, ``results`` and ``provenance`` are mappings, by default empty.
-        """
-        if (history := description.get("history")) is not None:
-            description["history"] = {name: list(values) for name, values in history.items()}
-        self._body |= {name: _as_json(values) for name, values in description.items() if values is not None}
+    def describe(
+        self, *, history: Any = None, parameters: Any = None, results: Any = None, provenance: Any = None
+    ) -> None:
+        """Set mappings that describe the solve in the head; values that JSON cannot represent become text."""
+        lists = None if history is None else {name: list(values) for name, values in history.items()}
+        given = {"history": lists, "parameters": parameters, "results": results, "provenance": provenance}
+        self._body |= {name: _as_json(values) for name, values in given.items() if values is not None}
 
     def body(self) -> dict[str, Any]:
         """Return the body of the head, without ids; raises InvalidInputError if rows are missing."""
