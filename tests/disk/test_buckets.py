@@ -198,21 +198,6 @@ def test_append__gives_what_it_gives_on_a_disk(url, tmp_path):
         assert there.dtype == here.dtype
 
 
-def test_open__takes_a_store_that_was_copied_to_a_disk(url, tmp_path):
-    labels = np.random.default_rng(0).integers(-1, 6, (3000, 20))
-    Ensemble.open(Ensemble.from_labels(labels).save(url, chunk_rows=512).path, "a").append_objects(labels)
-    for key in keys_below(url):
-        target = tmp_path / "copy" / key
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes((place_of(url) / key).read())
-    copy = Ensemble.open(tmp_path / "copy", "a")
-    np.testing.assert_array_equal(copy.read(0, 6000), np.vstack([labels, labels]))
-    assert copy.verify()["ok"]
-    copy.append_objects(labels)
-    np.testing.assert_array_equal(copy.read(0, 9000), np.vstack([labels, labels, labels]))
-    assert Ensemble.open(tmp_path / "copy").verify()["ok"]
-
-
 def test_sources__zarr_arrays_in_a_bucket(url, tmp_path):
     values = np.random.default_rng(0).integers(0, 5, (3000, 4))
     zarr.create_array(tmp_path / "array", data=values, chunks=(700, 4))

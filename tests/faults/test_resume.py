@@ -158,7 +158,7 @@ def test_resume__a_damaged_block_is_noticed(stored, tmp_path):
     stop_before(3, stored, out)
     for generation in (0, 1):
         spoil(tmp_path / f"consensus.zarr.partial/generation-{generation}/block-0")
-    with pytest.raises(CorruptStoreError, match=r"block-0 is damaged, .* so that the 1 finish"):
+    with pytest.raises(CorruptStoreError, match=r"block-0 is damaged, .* so that the finished passes"):
         PCC(**PARAMETERS).fit(stored, out=out)
 
 

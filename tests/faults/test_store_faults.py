@@ -12,8 +12,7 @@ from pyarrow import parquet
 
 from bigcons import Ensemble
 from bigcons.disk import arrays
-from bigcons.disk.places import writer_lock
-from bigcons.errors import CorruptStoreError, StoreError, StoreLockedError
+from bigcons.errors import CorruptStoreError, StoreError
 from tests.support.deaths import survivor_of_writes
 from tests.support.stores import change_head, names_in, of_rows
 
@@ -53,11 +52,6 @@ def test_read__finds_a_flipped_bit(store, seed):
     data[place] ^= 1 << bit
     chunk(store, row).write_bytes(data)
     assert_found_by_read_and_verify(store, row)
-
-
-def test_read__finds_a_lost_chunk(store):
-    chunk(store, 1).unlink()
-    assert_found_by_read_and_verify(store, 1)
 
 
 def test_read__tells_a_lost_chunk_from_missing_labels(tmp_path):
@@ -146,15 +140,6 @@ def test_read__of_a_store_that_was_replaced_never_mixes(store):
     shutil.rmtree(store)
     with pytest.raises(StoreError, match="changed since it was opened"):
         reader.read(0, 1024)
-
-
-def test_append__is_refused_while_another_writes(store):
-    ensemble = Ensemble.open(store, "a")
-    with writer_lock(store), pytest.raises(StoreLockedError, match="wait until it is done"):
-        ensemble.append_objects(ensemble.read(0, 5))
-    with writer_lock(store), pytest.raises(StoreLockedError):
-        ensemble.save(store, overwrite=True)
-    assert ensemble.verify()["ok"]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])

@@ -2,9 +2,7 @@
 
 import json
 import math
-import shutil
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -123,14 +121,6 @@ def test_write__rejects_shapes_that_do_not_fit(tmp_path, labels, memberships):
     assert not list(tmp_path.iterdir())
 
 
-def test_verify__detects_a_chunk_of_another_store(stored, tmp_path):
-    labels, memberships = a_solution(seed=1)
-    other = Consensus.write(tmp_path / "other.zarr", labels, memberships, chunk_rows=CHUNK_ROWS)
-    chunk_files(stored, "memberships")[0].write_bytes(chunk_files(other, "memberships")[0].read_bytes())
-    with pytest.raises(CorruptStoreError, match="not the one that was written"):
-        Consensus.open(stored.path).verify()
-
-
 def test_verify__rejects_memberships_off_the_simplex(tmp_path):
     labels, memberships = a_solution()
     memberships[3] *= 2
@@ -153,14 +143,6 @@ def test_a_consensus_of_labels_only(tmp_path):
     assert stored.verify()["n_unlabeled"] == 1
     with pytest.raises(InvalidInputError, match="labels only"):
         _ = stored.memberships
-
-
-def test_read__distinguishes_lack_of_memory_from_damage(stored, monkeypatch):
-    no_memory = MagicMock()
-    no_memory.read.side_effect = MemoryError("Unable to allocate 37.3 GiB")
-    monkeypatch.setitem(stored._store.arrays, "labels", no_memory)
-    with pytest.raises(MemoryError, match="Unable to allocate"):
-        stored.read_labels(0, 1)
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
@@ -202,15 +184,6 @@ def test_trust__of_a_store_without_it_is_refused(stored, tmp_path):
         with pytest.raises(InvalidInputError, match="does not say which labels to trust"):
             read()
     assert not (tmp_path / "t.csv").exists()
-
-
-@pytest.mark.parametrize("name", ["confidence", "second_labels", "second_confidence"])
-def test_trust__that_is_damaged_is_found(trusted, name):
-    stored, _ = trusted
-    first, second = chunk_files(stored, name)[:2]
-    shutil.copy(second, first)
-    with pytest.raises(CorruptStoreError):
-        stored.verify()
 
 
 @pytest.mark.parametrize(
