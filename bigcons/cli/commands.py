@@ -370,7 +370,7 @@ def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | 
     add = opened.append_objects if what == "objects" else opened.append_partitions
     parts = [bc.select(part, sep=sep) for part in tables]
     source: Any = parts if opened.is_soft else parts[0]
-    add(source, **options)
+    add(source, **{name: value for name, value in options.items() if value is not None})
     emit(opened.info())
 
 

@@ -261,6 +261,7 @@ def open_array(place: Place) -> StoredArray:
         compressors = [name for name in names if name != "crc32c"]
         keys = metadata["chunk_key_encoding"]
         is_plain = keys["name"] == "default" and keys.get("configuration", {}).get("separator", "/") == "/"
+        is_plain &= not metadata.get("storage_transformers")
         is_known = compressors in ([], ["zstd"], ["blosc"]) and names[len(compressors) :] in ([], ["crc32c"])
         if first["name"] != "bytes" or not is_known or not is_plain:
             what = f"uses codecs or keys of chunks that are not supported ({first['name']}, {names})"

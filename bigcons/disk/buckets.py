@@ -274,17 +274,14 @@ def bucket_place(url: str) -> BucketPlace:
         raise errors.InvalidInputError(
             f"{url} contains '.' or '..', which keys in a bucket cannot; use the full path."
         )
-    return BucketPlace(root, key, _connect_to(root))
-
-
-def _connect_to(url: str) -> ObjectStore:
-    """Return obstore's store of a bucket or folder, cached while the settings stay the same."""
     prefixes = ("AWS_", "GOOGLE_", "AZURE_")
-    return _connect(url, frozenset(item for item in os.environ.items() if item[0].startswith(prefixes)))
+    settings = frozenset(item for item in os.environ.items() if item[0].startswith(prefixes))
+    return BucketPlace(root, key, _connect(root, settings))
 
 
 @lru_cache(maxsize=64)
 def _connect(url: str, _settings: frozenset[tuple[str, str]]) -> ObjectStore:
+    """Return obstore's store of a bucket, kept while the settings stay the same."""
     # enough for a busy server; an unreachable one fails within seconds
     retries: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
     try:

@@ -111,7 +111,10 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
             content = read_json(file)
         head = content["attributes"]["bigcons"]
     except (FileNotFoundError, NotADirectoryError, LookupError, TypeError):
-        raise _no_store(place) from None
+        what = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
+        inside = [name for name in place.names()[:20] if is_store(place / name)]  # a bucket is asked for each
+        remedy = f"give {' or '.join(inside)} in it" if inside else "check the path"
+        raise errors.StoreNotFoundError(f"{place} {what}; {remedy}.", path=place) from None
     try:
         is_whole = head.pop("checksum") == _checksum(content)
         version, body, found = head["format_version"], head["body"], head["kind"]
@@ -136,14 +139,6 @@ def _data_folder_in(content: Any) -> str | None:
         name = content["attributes"]["bigcons"]["data"]
         return name if _DATA_FOLDER.fullmatch(name) else None
     return None
-
-
-def _no_store(place: Place) -> errors.StoreError:
-    """Return the error that there is no store at ``place``."""
-    what = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
-    inside = [name for name in place.names()[:20] if is_store(place / name)]  # a bucket is asked for each
-    remedy = f"give {' or '.join(inside)} in it" if inside else "check the path"
-    return errors.StoreNotFoundError(f"{place} {what}; {remedy}.", path=place)
 
 
 def _checksum(content: dict[str, Any]) -> int:

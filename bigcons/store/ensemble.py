@@ -544,62 +544,44 @@ class Ensemble(Objects):
         write_store(path, Content(header, self.categories, blocks), overwrite)
         return Ensemble.open(path)
 
-    def append_objects(
-        self,
-        labels: Any,
-        *,
-        id: Column | None = None,
-        columns: Columns | None = None,
-        drop: Columns | None = None,
-        missing: Any = None,
-        header: bool | None = None,
-    ) -> Ensemble:
+    def append_objects(self, labels: Any, **selection: Any) -> Ensemble:
         """Append objects, with columns in the order of the partitions or with their names; return ``self``.
 
         New label values extend the categories. If the objects have ids, new ones need them as well, in the
         column ``id``, by default that of the same name, and none may be known: InvalidIdsError is raised.
         Those of an index that numbers the rows on, as in the rest of a data frame, are no ids.
-        ``missing`` and ``header`` say how the table is read, see `bigcons.select`. Soft clusterings take a
-        list of memberships, one table for each partition, with the same clusters. A stored ensemble must be
-        open with mode "a" and keeps its rows per chunk; other instances that have it open must open it again.
+        ``selection`` is what `bigcons.select` takes, such as ``id=``, ``drop=`` or ``missing=``. Soft
+        clusterings take a list of memberships, one table for each partition, with the same clusters, and
+        ``id=`` alone. A stored ensemble must be open with mode "a" and keeps its rows per chunk; other
+        instances that have it open must open it again.
         """
         source: Source | SoftSources
         if self.is_soft:
-            source = SoftSources(labels, self.names, id=id)
+            source = SoftSources(labels, self.names, **selection)
         else:
-            how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
-            source = _table_of(select(labels, id=id, **how), are_objects=True, usual_id=self.id_name)
+            source = _table_of(select(labels, **selection), are_objects=True, usual_id=self.id_name)
         return self._append(partial(building.with_objects, source), partitions=False)
 
     def append_partitions(
-        self,
-        labels: Any,
-        names: Sequence[str] | None = None,
-        *,
-        id: Column | None = None,
-        columns: Columns | None = None,
-        drop: Columns | None = None,
-        missing: Any = None,
-        header: bool | None = None,
+        self, labels: Any, names: Sequence[str] | None = None, **selection: Any
     ) -> Ensemble:
         """Append partitions of the same objects; return ``self``.
 
-        With the ids of the objects in the column ``id``, by default that of the same name, rows are joined by
-        them: in any order, and objects without a row
-        are missing. InvalidIdsError is raised for an id that is no object; an ensemble without ids takes them
-        from there. Without ids, rows are in the order of the objects. ``missing`` and ``header`` say how the
-        table is read, see `bigcons.select`. ``labels`` is
-        ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a list of
-        memberships, one table for each new partition. A stored ensemble must be open with mode "a".
+        ``labels`` is ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a
+        list of memberships, one table for each new partition. With the ids of the objects in the column
+        ``id``, by default that of the same name, rows are joined by them: in any order, and objects without a
+        row are missing. InvalidIdsError is raised for an id that is no object; an ensemble without ids takes
+        them from there. Without ids, rows are in the order of the objects. ``selection`` is what
+        `bigcons.select` takes, of soft clusterings ``id=`` alone. A stored ensemble must be open with mode
+        "a".
         """
         source: Source | SoftSources
         if self.is_soft:
-            source = SoftSources(labels, names, first=self.n_partitions, id=id)
+            source = SoftSources(labels, names, first=self.n_partitions, **selection)
         else:
-            how = {"columns": columns, "drop": drop, "missing": missing, "header": header}
-            table = select(as_table(labels), id=id, **how)
+            table = select(as_table(labels), **selection)
             source = _table_of(table, are_objects=True, usual_id=self.id_name)
-            if source.ids is None and drop is None:
+            if source.ids is None and "drop" not in selection:
                 refuse_other_rows("labels", names_of_rows(labels), "the ensemble", names_of_rows(self))
         return self._append(partial(building.with_partitions, source, names), partitions=True)
 
@@ -818,10 +800,8 @@ def ensemble_of(
     if out is None:
         return Ensemble(*building.hold(building.content_of(source, provenance, **how)))
     commit.refuse_existing(out, overwrite, KIND)
-    is_soft = isinstance(source, SoftSources)
-    refuse_parquet(
-        out, len(source.names) if isinstance(source, SoftSources) else source.n_columns, is_soft=is_soft
-    )
+    n_partitions = len(source.names) if isinstance(source, SoftSources) else source.n_columns
+    refuse_parquet(out, n_partitions, is_soft=isinstance(source, SoftSources))
     content = building.content_of(source, provenance, budget=parse_size(memory), **how)
     return ensemble_of_content(content, out, overwrite=overwrite)
 
