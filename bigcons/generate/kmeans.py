@@ -35,7 +35,7 @@ from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.ensemble import Ensemble, ensemble_of_content
-from bigcons.store.ensemble_store import Content, Header, refuse_parquet
+from bigcons.store.ensemble_store import Content, Header, refuse_wide
 from bigcons.store.generator import Generator
 from bigcons.validation import check_choice, check_flag, check_int, check_number
 from bigcons.version import __version__
@@ -520,7 +520,7 @@ def find_finished(
             refuse_difference(finished, asked)
             return finished
     refuse_existing(out, overwrite, "ensemble")
-    refuse_parquet(out, int(asked["n_partitions"]), is_soft=False)
+    refuse_wide(out, int(asked["n_partitions"]))
     return None
 
 

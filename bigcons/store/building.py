@@ -44,7 +44,7 @@ from bigcons.store.ensemble_store import (
     Header,
     RowsWriter,
     StoredRows,
-    refuse_parquet,
+    refuse_wide,
 )
 from bigcons.store.generator import Generator
 from bigcons.store.reshaping import SoftSources
@@ -56,7 +56,7 @@ from bigcons.validation import check_int
 def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
     """Store what is given as a new ensemble; the suffix tells if in Parquet."""
     header = content.header
-    refuse_parquet(path, len(header.names), is_soft=header.is_soft)
+    refuse_wide(path, len(header.names))
     with new_store(path, overwrite, KIND) as folder:
         writer = RowsWriter(folder, header, content.categories, parquet=names_parquet(path))
         with progress("labels to the store", header.n_objects) as listener:
@@ -256,7 +256,7 @@ def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partit
     With more partitions, all labels are written anew.
     """
     if partitions and stored.is_parquet:
-        refuse_parquet(stored.path, len(grown.header.names), is_soft=False)
+        refuse_wide(stored.path, len(grown.header.names))
     kept = None if partitions else stored
     writer = RowsWriter(folder, grown.header, grown.categories, kept, parquet=stored.is_parquet)
     n_old = stored.header.n_objects

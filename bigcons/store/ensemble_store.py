@@ -1,6 +1,6 @@
 """A stored ensemble: a header, and rows of labels or memberships that are read block by block.
 
-The rows are an array of Zarr, or labels in a folder of Parquet files, which every reader of Parquet opens.
+The rows are an array of Zarr, or a folder of Parquet files, which every reader of Parquet opens.
 There is a file for each chunk of rows, ``part-00000.parquet`` and so on, with the ids and a column for each
 partition, its original labels, null where missing. The head beside the files has the checksums of their
 footers.
@@ -97,13 +97,12 @@ class Content(NamedTuple):
     objects; of an append those of the new objects, or of the new partitions."""
 
 
-def refuse_parquet(out: StorePath | Place, n_partitions: int, *, is_soft: bool) -> None:
-    """Raise InvalidInputError for what Parquet does not hold: memberships, and very many partitions."""
-    if names_parquet(out) and (is_soft or n_partitions > MOST_PARTITIONS):
-        what = "memberships" if is_soft else f"n_partitions={n_partitions:,}"
+def refuse_wide(out: StorePath | Place, n_partitions: int) -> None:
+    """Raise InvalidInputError for an ensemble in Parquet with more partitions than its footers bear."""
+    if names_parquet(out) and n_partitions > MOST_PARTITIONS:
         raise InvalidInputError(
-            f"{out} would have {what}, but Parquet is for the labels of at most {MOST_PARTITIONS:,} "
-            "partitions, since every file describes each column; store it as .zarr."
+            f"{out} would have n_partitions={n_partitions:,}, but Parquet describes each column in every "
+            f"file and is slow beyond {MOST_PARTITIONS:,}; store it as .zarr."
         )
 
 
@@ -134,8 +133,8 @@ class StoredRows:
             if not fits or (not is_soft and int(n_clusters.max()) - 1 > np.iinfo(self.dtype).max):
                 raise ValueError("the numbers of names, clusters or labels")
             if self.is_parquet:
-                if is_soft or len(body["footers"] or []) != -(-n_objects // chunk_rows):
-                    raise ValueError("memberships in Parquet, or the number of footers")
+                if len(body["footers"] or []) != -(-n_objects // chunk_rows):
+                    raise ValueError("the number of footers")
                 if store.ids is not None:
                     store.ids = StoredIds(store, self._read_ids)
             file = f"{self._prefix}generator.npz"
@@ -161,7 +160,11 @@ class StoredRows:
         if not self.is_parquet:
             return reading_bytes(header.chunk_rows, header.n_columns * itemsize, self.dtype, n_threads)
         label_bytes = 20 + 4 * itemsize  # Parquet's 32 bits and levels, Arrow, codes
-        of_columns = header.chunk_rows * min(header.n_columns, _TOGETHER) * label_bytes
+        n_columns = min(header.n_columns, _TOGETHER)
+        if header.is_soft:
+            groups = range(0, len(header.names), _TOGETHER)
+            n_columns = int(np.add.reduceat(header.n_clusters, groups).max())
+        of_columns = header.chunk_rows * n_columns * label_bytes
         return n_processes * 25_000_000 + n_threads * (8_000 * len(header.names) + of_columns)
 
     def categories(self) -> Categories:
@@ -216,9 +219,14 @@ class StoredRows:
                     names = header.names[first : first + _TOGETHER]
                     table = file.read_row_group(0, columns=names, use_threads=False)
                     table = table.slice(low - number * chunk, len(out))
+                    columns = (table.column(name).combine_chunks() for name in names)
+                    if header.is_soft:
+                        for u, column in enumerate(columns, first):
+                            _fill(out[:, header.offsets[u] : header.offsets[u + 1]], column)
+                        continue
                     codes = np.empty((len(names), len(out)), out.dtype)
-                    for u, name in enumerate(names):
-                        codes[u] = self._codes(table.column(name).combine_chunks(), first + u)
+                    for u, column in enumerate(columns):
+                        codes[u] = self._codes(column, first + u)
                     del table
                     for at in range(0, len(out), 2048):  # tile by tile, which stay in the cache
                         out[at : at + 2048, first : first + len(codes)] = codes[:, at : at + 2048].T
@@ -339,6 +347,14 @@ def _column_maxima(block: np.ndarray) -> np.ndarray:
     return np.maximum(folded.max(axis=0), block[whole:].max(axis=0, initial=MISSING))
 
 
+def _fill(memberships: np.ndarray, column: Any) -> None:
+    """Write an Arrow array of lists to the memberships (rows, n_clusters) of a partition; 0 where null."""
+    is_labeled = column.is_valid().to_numpy(zero_copy_only=False)
+    memberships[...] = 0.0
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    memberships[is_labeled] = values.reshape(int(is_labeled.sum()), memberships.shape[1])
+
+
 def _whole_numbers(column: Any) -> np.ndarray:
     """Return an Arrow array of integers, -1 where it is null."""
     validity, content = column.buffers()
@@ -444,7 +460,13 @@ class RowsWriter:
         if self._ids is not None:
             ids = self._ids.values.slice(number * header.chunk_rows, len(block))
             columns.append(self._ids.as_they_came(ids))
-        for codes, values in zip(np.ascontiguousarray(block.T), self._categories, strict=True):
+        for u, is_labeled in enumerate(observed(block, header.offsets).T if header.is_soft else ()):
+            memberships = block[is_labeled, header.offsets[u] : header.offsets[u + 1]]
+            ends = np.append(0, np.cumsum(is_labeled)) * memberships.shape[1]
+            parts = pa.array(ends.astype(np.int32)), pa.array(memberships.ravel())
+            columns.append(pa.ListArray.from_arrays(*parts, mask=pa.array(~is_labeled)))
+        codes_of = () if header.is_soft else zip(np.ascontiguousarray(block.T), self._categories, strict=True)
+        for codes, values in codes_of:
             missing = codes < 0
             if values is None:
                 columns.append(pa.array(codes, mask=missing))
@@ -454,7 +476,10 @@ class RowsWriter:
             else:
                 columns.append(pa.array(values.astype(np.int64)[codes], mask=missing))
         table = pa.Table.from_arrays(columns, schema=self._schema)
-        how: dict[str, Any] = {"compression": "zstd", "use_dictionary": header.names}
+        how: dict[str, Any] = {
+            "compression": "zstd",
+            "use_dictionary": [] if header.is_soft else header.names,
+        }
         how |= {"write_statistics": False, "write_page_checksum": True}
         with parquet.ParquetWriter(path, self._schema, **how) as writer:
             writer.write_table(table, row_group_size=max(len(block), 1))
@@ -484,10 +509,12 @@ class RowsWriter:
 
 
 def _schema_of(header: Header, categories: Categories, dtype: np.dtype) -> Any:
-    """Return the columns of Parquet files: ids, and labels as they were given."""
+    """Return the columns of Parquet files: ids, and labels as they were given or lists of memberships."""
     import pyarrow as pa
 
     def type_of(values: np.ndarray | None) -> pa.DataType:
+        if header.is_soft:
+            return pa.list_(pa.float32())
         if values is None:
             return pa.from_numpy_dtype(dtype)
         return pa.dictionary(pa.int32(), pa.string()) if values.dtype == object else pa.int64()

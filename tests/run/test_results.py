@@ -15,7 +15,7 @@ from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.memory import row_blocks
 from bigcons.run.engine import SerialEngine
 from bigcons.run.results import Found, Results, renumbered
-from bigcons.store.clusters import arrow_table
+from bigcons.store.clusters import TRUST_ROW, arrow_table
 from bigcons.trust.placement import trust_rows
 from tests.naive.table_methods import majority
 from tests.support.engines import RepeatedTasks
@@ -64,7 +64,10 @@ def stored(results, path):
     assert labels is None or (labels == found.labels).all()
     if not results.soft:
         return found.labels, None, None
-    return found.labels, found.memberships, found.trust[:3]
+    trust = np.empty(found.n_objects, TRUST_ROW)
+    for name in TRUST_ROW.names:
+        trust[name] = getattr(found.trust, name)
+    return found.labels, found.memberships, trust
 
 
 @given(st.data(), st.integers(1, 14), st.integers(1, 5))
