@@ -16,6 +16,9 @@ from bigcons.errors import ConsensusWarning, MissingDependencyError, warn_user
 from bigcons.run.engine import available_cores
 from bigcons.seeding import generator
 
+# The share by which a part may exceed the mean.
+IMBALANCE = 0.05
+
 # Bytes per stored entry of a graph (two per edge) while it is built and partitioned.
 BYTES_PER_ENTRY = 64
 
@@ -50,10 +53,10 @@ def graph_of(weights: np.ndarray) -> Graph:
     return Graph(indptr, np.nonzero(edges)[1], weights[edges].astype(np.int64), scale)
 
 
-def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> tuple[np.ndarray, float]:
+def partition_graph(graph: Graph, n_parts: int, seed: int) -> tuple[np.ndarray, float]:
     """Return balanced parts (n,) int32 of a graph by METIS and the weight of the edges cut.
 
-    No part has more than ``(1 + imbalance) n / n_parts`` vertices, or than ``n / n_parts`` rounded up if the
+    No part has more than ``(1 + IMBALANCE) n / n_parts`` vertices, or than ``n / n_parts`` rounded up if the
     former is too little for all, and none is empty. METIS partitions both k ways at once, which cuts less in
     large graphs, and by recursive bisection, which rarely leaves a part of a small one empty; the lesser cut
     is kept. If neither keeps to the balance, and for small graphs, nine other seeds are tried; a
@@ -74,8 +77,8 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
         weights = np.ones(len(graph.indices)) if graph.weights is None else graph.weights
         return np.arange(n, dtype=np.int32), float(weights.sum()) / 2 / graph.scale
     share = n / n_parts
-    most = max(math.ceil(share), math.floor((1 + imbalance) * share))
-    allowed = max(imbalance, most / share - 1)  # below the latter METIS cuts at random
+    most = max(math.ceil(share), math.floor((1 + IMBALANCE) * share))
+    allowed = max(IMBALANCE, most / share - 1)  # below the latter METIS cuts at random
     edges = pymetis.CSRAdjacency(*(part.astype(np.int64, copy=False) for part in graph[:2]))
     found = []
     for attempt in range(10):
@@ -96,7 +99,7 @@ def partition_graph(graph: Graph, n_parts: int, imbalance: float, seed: int) -> 
         sizes = np.bincount(parts, minlength=n_parts)
         warn_user(
             f"METIS finds no cut into {n_parts} parts of 1 to {most} vertices, but one of {np.min(sizes)} to "
-            f"{np.max(sizes)}; use the default partitioner, another n_clusters or a larger imbalance.",
+            f"{np.max(sizes)}; use the default partitioner or another n_clusters.",
             ConsensusWarning,
         )
     return parts, cut / graph.scale
@@ -107,7 +110,6 @@ def partition_hypergraph(
     weights: np.ndarray,
     sizes: np.ndarray,
     n_parts: int,
-    imbalance: float,
     seed: int,
     objective: str,
 ) -> tuple[np.ndarray, float]:
@@ -116,7 +118,7 @@ def partition_hypergraph(
     ``pins`` are the vertices of each hyperedge, ``weights`` numbers > 0; unless all are whole, they are
     rounded to a 10,000th of the largest, and no less; ``sizes`` (n_vertices,) int64 are what vertices weigh.
     ``objective`` is "cut", the weight of the hyperedges in more than one part, or "km1", which counts a
-    hyperedge once for every part it is in beyond the first. No part has more than ``(1 + imbalance)`` times
+    hyperedge once for every part it is in beyond the first. No part has more than ``(1 + IMBALANCE)`` times
     its equal share of the sizes, rounded up. The deterministic modes give the same parts with any number of
     threads, and do not use the seed of Mt-KaHyPar: ``seed`` shuffles the hypergraph.
     """
@@ -132,7 +134,7 @@ def partition_hypergraph(
         mtkahypar.set_seed(0)
         context = session.context_from_preset(mtkahypar.PresetType.DETERMINISTIC_QUALITY)
         context.set_partitioning_parameters(
-            n_parts, imbalance, getattr(mtkahypar.Objective, objective.upper())
+            n_parts, IMBALANCE, getattr(mtkahypar.Objective, objective.upper())
         )
         context.logging = False
         edges, of_vertices = [place[pins[e]].tolist() for e in order], sizes[np.argsort(place)].tolist()

@@ -156,7 +156,7 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
     labels = ensemble.read(0, n)
 
     def count_tile(tile: tuple[Block, Block]) -> Counts:
-        return _count_all(*(labels[block.start : block.stop] for block in tile))
+        return count_all(*(labels[block.start : block.stop] for block in tile))
 
     with open_engine(client) as engine, progress("count all pairs", len(tiles), "tiles") as listener:
         counts = engine.map(count_tile, tiles)
@@ -169,7 +169,7 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
     return n_agree, n_seen
 
 
-def _count_all(left: np.ndarray, right: np.ndarray) -> Counts:
+def count_all(left: np.ndarray, right: np.ndarray) -> Counts:
     """Return the counts of every row of ``left`` with every row of ``right``."""
     from bigcons.kernels.label_rows import count_tile
 
@@ -205,7 +205,7 @@ def condensed_distances(
         left, right = rows[band.start : band.stop], rows[band.start :]
         total: float = rows.shape[1]
         if weights is None:
-            n_agree, n_seen = _count_all(left, right)
+            n_agree, n_seen = count_all(left, right)
         else:
             n_agree, n_seen = np.empty((2, len(left), len(right)))
             of_partitions = weights.offsets, weights.base_clusters, weights.partitions

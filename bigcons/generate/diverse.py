@@ -230,7 +230,7 @@ def graph_partition(similarity: Similarity, points: Points, numbers: Numbers, rn
     """
     graph = graph_of(similarity(points, points))
     # the paper's allowed excess of a part over its share
-    return [partition_graph(graph, k, 0.05, int(rng.integers(2**31)))[0] for k in numbers]
+    return [partition_graph(graph, k, int(rng.integers(2**31)))[0] for k in numbers]
 
 
 def self_organizing_map(points: Points, numbers: Numbers, rng: Generator) -> Partitions:
@@ -258,7 +258,7 @@ def hypergraph_of_features(points: Points, numbers: Numbers, rng: Generator) -> 
     above = points > np.median(points, axis=0)
     pins = [np.flatnonzero(column) for column in above.T if column.any()]
     cut = partial(partition_hypergraph, pins, np.ones(len(pins)), np.ones(len(points), np.int64))
-    return [cut(k, 0.05, int(rng.integers(2**31)), "km1")[0] for k in numbers]
+    return [cut(k, int(rng.integers(2**31)), "km1")[0] for k in numbers]
 
 
 def random_labels(points: Points, numbers: Numbers, rng: Generator) -> Partitions:

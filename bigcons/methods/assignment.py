@@ -334,16 +334,15 @@ class QMI(PassClusterer):
 
 
 class KCC(PassClusterer):
-    """K-means-based consensus clustering with a utility over the observed labels.
+    """K-means-based consensus clustering by entropy, the mutual information with the base partitions.
+
+    K-means by the Kullback-Leibler divergence over the observed labels; by the category utility it is `QMI`.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=8
         Maximum number of clusters; one that loses its last object stays empty.
         "auto": by `bigcons.choose_n_clusters`.
-    utility : {"uh", "uc"}, default="uh"
-        "uh": entropy (mutual information with the base partitions), by k-means with the Kullback-Leibler
-        divergence. "uc": category utility, by squared Euclidean distance; the same as `QMI`.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same.
@@ -369,16 +368,14 @@ class KCC(PassClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
-    objective_ : float
-        For "uc" the utility as for `QMI`, higher is better; for "uh" the summed distances
-        ``-log f_kj(x_ij)``, lower is better.
+    objective_ : the summed distances ``-log f_kj(x_ij)``, lower is better
     start_objectives_ : the objective of every start on its sample, when the best was chosen
     history_, n_passes_, n_clusters_, converged_
 
     Notes
     -----
-    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels as for `QMI`. For "uh",
-    frequencies are at least 1e-6, so that an object with a label that its cluster never has is far away but
+    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels as for `QMI`.
+    Frequencies are at least 1e-6, so that an object with a label that its cluster never has is far away but
     not infinitely far; and a start gives its base partition nine tenths of the weight and spreads the rest
     over all clusters, because with few partitions no object would leave a start of full weight.
 
@@ -400,13 +397,10 @@ class KCC(PassClusterer):
     info: ClassVar[MethodInfo] = MethodInfo("Wu et al. 2015", "labels")
     chooses: ClassVar[bool] = True
 
-    utility: str = "uh"
     weights: Any = None
 
     def _method(self, offsets: np.ndarray, n_clusters: int) -> Tables:
-        check_choice("utility", self.utility, ("uc", "uh"))
-        utility = CategoryUtility if self.utility == "uc" else EntropyUtility
-        return utility("KCC", offsets, n_clusters, self._weights)
+        return EntropyUtility("KCC", offsets, n_clusters, self._weights)
 
 
 class IVC(PassClusterer):

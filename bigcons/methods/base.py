@@ -718,8 +718,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """Return what places blocks of new objects, given `Recoding.tables` of their labels."""
         if self._parts is None:
             raise InvalidInputError(
-                f"{type(self).__name__} was solved from a graph or matrix of all objects and cannot place "
-                f"new objects; use {self._instead}."
+                f"{type(self).__name__} cannot place new objects: it was solved from a graph or matrix of "
+                f"all objects, or stored without what predict needs; use {self._instead}, or fit again."
             )
         return place_task(
             *(self._placer(self._parts), tables, self._recoding.offsets, self._order[: self._n_columns]),

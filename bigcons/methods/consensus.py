@@ -12,9 +12,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bigcons.errors import InvalidInputError, nearest
+from bigcons.errors import InvalidInputError
 from bigcons.generate.transformer import EnsembleGenerator
-from bigcons.io.columns import Selection
 from bigcons.methods import METHODS
 from bigcons.methods.base import ConsensusClusterer
 from bigcons.metrics import micro_precision
@@ -27,11 +26,6 @@ if TYPE_CHECKING:
 AS_IN_PAPER: dict[str, dict[str, Any]] = {
     # Lourenço et al. 2015: the heap over all pairs; their cap of n K steps is max_iter="paper"
     "pcc": {"pairs": "dense", "solver": "heap"},
-    # Aidos and Fred
-    "did": {},
-    "eac": {},
-    "eac-single": {},
-    "eac-average": {},
     # Wang, Shan and Banerjee 2009: one random start; tables of the best and the mean over runs
     "bce": {"init": "random", "n_init": 1},
     "bce-gibbs": {"init": "random", "n_init": 1},
@@ -43,19 +37,15 @@ AS_IN_PAPER: dict[str, dict[str, Any]] = {
     "hgpa": {"objective": "cut"},
     "mcla": {"partitioner": "metis", "ties": "random"},
     "supra": {"members": ("cspa", "hgpa", "mcla")},  # as in the paper, too
-    "greedy-anmi": {},
     # Fern and Brodley 2004
     "hbgf": {"partitioner": "metis"},
     # Nguyen and Caruana 2007: 100 restarts; similarities over all partitions
     "ivc": {"n_init": 100},
     "ipvc": {"n_init": 100},
     "ipc": {"normalize": "all", "n_init": 100},
-    "qmi": {},
-    "furthest": {},
-    "best": {},
-    "ccc": {},
-    "ccu": {},
-    "ccsvd": {},
+    # Aidos and Fred, and the rest of these papers: the defaults
+    **{name: {} for name in ("did", "eac", "eac-single", "eac-average", "greedy-anmi", "qmi", "furthest")},
+    **{name: {} for name in ("best", "ccc", "ccu", "ccsvd")},
 }
 """Parameters as published, by method or criterion, where they are not the defaults."""
 
@@ -103,18 +93,8 @@ def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) 
     HBGF(n_clusters=2, random_state=0)
     """
     chosen = METHODS[method]
-    own, of_fit = inspect.signature(chosen).parameters, inspect.signature(chosen.fit).parameters
-    fitting = {}
-    for name in [*parameters]:
-        if name in own:
-            continue
-        if name not in of_fit:
-            near = nearest(name, [*own])
-            hint = f"it has {', '.join(own)}." if near is None else f"did you mean {near}?"
-            if name in Selection.__dataclass_fields__:
-                hint = f"pass bigcons.select(x, {name}=...) in place of x."
-            raise TypeError(f"{chosen.__name__} has no parameter {name!r}; {hint}")
-        fitting[name] = parameters.pop(name)
+    asked = inspect.signature(chosen.fit).parameters.keys() & parameters.keys() - {"out"}
+    fitting = {name: parameters.pop(name) for name in asked}
     return chosen(n_clusters, **parameters).fit(x, **fitting)
 
 

@@ -15,6 +15,7 @@ from bigcons.coassociation.counts import (
     NORMALIZATIONS,
     condensed_bytes,
     condensed_distances,
+    count_all,
     distance,
     similarity,
 )
@@ -560,20 +561,13 @@ def single_link(rows: np.ndarray, normalize: str) -> Merges:
     from bigcons.kernels.linkage import grow_tree
 
     n, over_all = len(rows), normalize == "all"
-    first, second, n_agree, n_seen = np.zeros(
-        (4, n), np.int64
-    )  # of the edge by which each row joins the tree
-    agree, seen, nearest, in_tree = (
-        np.full(n, -1),
-        np.ones(n, np.int64),
-        np.zeros(n, np.int64),
-        np.zeros(n, bool),
-    )
+    edges = first, second, n_agree, n_seen = np.zeros((4, n), np.int64)  # by which each row joins the tree
+    # of each row agreement with the nearest row of the tree, that row, and whether it is in the tree
+    state = np.full(n, -1), np.ones(n, np.int64), np.zeros(n, np.int64), np.zeros(n, bool)
     with progress("spanning tree", n - 1, "edges") as listener:
-        for edges in row_blocks(n - 1, 1 << 8):  # progress is reported in between
-            state = agree, seen, nearest, in_tree
-            grow_tree(rows, over_all, edges.start, edges.stop, *state, first, second, n_agree, n_seen)
-            listener.advance(edges.n_rows)
+        for part in row_blocks(n - 1, 1 << 8):  # progress is reported in between
+            grow_tree(rows, over_all, part.start, part.stop, *state, *edges)
+            listener.advance(part.n_rows)
     return sorted_merges(first[1:], second[1:], distance(n_agree[1:], n_seen[1:], rows.shape[1], normalize))
 
 
@@ -712,12 +706,7 @@ def _offer(
 
 def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the similarities (rows of left, rows of right) float64."""
-    from bigcons.kernels.label_rows import count_tile
-
-    n_agree = np.empty((len(left), len(right)), np.int32)
-    n_seen = np.empty_like(n_agree)
-    count_tile(left, right, n_agree, n_seen)
-    return similarity(n_agree, n_seen, left.shape[1], "observed")
+    return similarity(*count_all(left, right), left.shape[1], "observed")
 
 
 def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:

@@ -28,7 +28,7 @@ from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble, as_ensemble
-from bigcons.validation import check_choice, check_flag, check_int, check_number
+from bigcons.validation import check_choice, check_int, check_number
 from bigcons.weights import counts_of
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -169,7 +169,7 @@ class GreedyANMI(ConsensusClusterer):
             raise InvalidInputError(f"init={self.init!r} is unknown; pass 'best' or labels (n_objects,).")
         overlaps, offsets = incidence.fold_overlaps(ensemble, engine), ensemble.offsets
         everyone = np.arange(ensemble.n_partitions)
-        scores = average_criteria(overlaps, offsets, everyone, "nmi", weighted=True)
+        scores = average_criteria(overlaps, offsets, everyone, "nmi")
         chosen = np.argsort(-scores, kind="stable")[: self.n_init]
         kept: list[np.ndarray] = []  # the code of each cluster, -1 beyond the largest, and a last -1
         tables = []
@@ -298,10 +298,6 @@ class BEST(ConsensusClusterer):
     criterion : str, default="nmi"
         What is averaged over the partitions: "adjusted_rand", "matching_accuracy", "nmi", "rand_index",
         "van_dongen" or "variation_of_information". Distances are minimized, the others maximized.
-    weighted : bool, default=True
-        Whether a partition counts by the number of objects that it and the candidate both label; with "nmi"
-        the average is then the `anmi` of the candidate, which counts 0 for the objects it leaves out. False:
-        all count the same, and what the candidate leaves out does not count.
     unlabeled : {"nearest", "missing"}, default="nearest"
         What happens to objects that other partitions label but the winner does not: "nearest" assigns them to
         the nearest cluster center, over the partitions that label them, "missing" leaves them -1. The
@@ -347,13 +343,11 @@ class BEST(ConsensusClusterer):
     info: ClassVar[MethodInfo] = MethodInfo("Gionis et al. 2007", "base-cluster overlaps")
 
     criterion: str = "nmi"
-    weighted: bool = True
     unlabeled: str = "nearest"
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("criterion", self.criterion, tuple(SYMMETRIC))
         self._is_limit = True
-        check_flag("weighted", self.weighted)
         check_choice("unlabeled", self.unlabeled, ("nearest", "missing"))
         candidates = np.flatnonzero(ensemble.n_clusters <= self.n_clusters)
         if not candidates.size:
@@ -364,9 +358,7 @@ class BEST(ConsensusClusterer):
         incidence.check_overlaps_plan(self, ensemble, engine, columns=1)
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps = incidence.fold_overlaps(ensemble, engine)
-        self.scores_: np.ndarray = average_criteria(
-            overlaps, ensemble.offsets, candidates, self.criterion, weighted=self.weighted
-        )
+        self.scores_: np.ndarray = average_criteria(overlaps, ensemble.offsets, candidates, self.criterion)
         best = np.nanmin if self.criterion in DISTANCES else np.nanmax
         self.best_partition_: int = int(np.flatnonzero(self.scores_ == best(self.scores_))[0])
         self._note_pass(float(self.scores_[self.best_partition_]))
@@ -388,16 +380,14 @@ def average_criteria(
     offsets: np.ndarray,
     candidates: np.ndarray,
     criterion: str,
-    *,
-    weighted: bool,
 ) -> np.ndarray:
     """Return the average criterion (M,) of each candidate with all partitions, NaN for the others.
 
-    The weighted average of "nmi" is the ANMI: see `bigcons.metrics.anmi`. Contingency tables in a batch have
-    about so many ``cells``, of 8 bytes, and a few times that for logarithms.
+    Partitions count by the objects that they and the candidate label: that of "nmi" is the ANMI, see
+    `bigcons.metrics.anmi`. Contingency tables in a batch have about a million cells.
     """
     scores = np.full(len(offsets) - 1, np.nan)
-    n_labels = float(np.trace(overlaps)) if weighted and criterion == "nmi" else None
+    n_labels = float(np.trace(overlaps)) if criterion == "nmi" else None
     n_clusters, of_tables = np.diff(offsets), SYMMETRIC[criterion]
     for k in np.unique(n_clusters[candidates]):
         alike = candidates[n_clusters[candidates] == k]
@@ -412,10 +402,9 @@ def average_criteria(
                 tables = overlaps[own[:, None, :, None], other[:, None, :]]
                 sizes = tables.sum(axis=(0, 1))
                 tables[0, 0][sizes == 0] = 1.0  # avoids a table without objects; its weight is 0
-                weights = sizes if weighted else sizes > 0
                 values = of_tables(np.moveaxis(tables, (0, 1), (-2, -1)))
-                total += (values * weights).sum(axis=1)
-                weight += weights.sum(axis=1)
+                total += (values * sizes).sum(axis=1)
+                weight += sizes.sum(axis=1)
             # of the ANMI, the labels of objects that a candidate leaves out count 0
             scores[some] = total / (weight if n_labels is None else n_labels)
     return scores

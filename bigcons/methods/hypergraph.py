@@ -30,7 +30,7 @@ from bigcons.run.survey import MemoryPlan, start_rows, take_survey
 from bigcons.seeding import generator
 from bigcons.spectra import group_rows, leading_eigenvectors
 from bigcons.store.ensemble import Ensemble
-from bigcons.validation import check_choice, check_number
+from bigcons.validation import check_choice
 from bigcons.weights import Weights, incidence_of
 
 
@@ -49,7 +49,6 @@ class GraphClusterer(ConsensusClusterer):
     _instead: ClassVar[str] = "partitioner='spectral'"
 
     weights: Any = None
-    imbalance: float | None = None
 
     def _solve_graph(
         self,
@@ -59,17 +58,17 @@ class GraphClusterer(ConsensusClusterer):
         out: Output | None,
         embed: Callable[[Ensemble, Engine, int, Weights | None], Embedding],
         n_bytes: int,
-        cut: Callable[[float, np.ndarray, np.ndarray], tuple[np.ndarray, float]],
+        cut: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, float]],
         with_base_clusters: bool = False,
     ) -> None:
         """Publish the clusters of k-means in an embedding, if asked with base clusters, or a balanced cut.
 
-        ``cut`` returns the parts (n_objects,) of a graph of ``n_bytes`` and the weight cut, given the
-        imbalance allowed, the objects without labels and the weights (M,) of the partitions.
+        ``cut`` returns the parts (n_objects,) of a graph of ``n_bytes`` and the weight cut, given the objects
+        without labels and the weights (M,) of the partitions.
         """
         name, K, chosen = type(self).__name__, self.n_clusters, getattr(self, self._choice)
         chosen = getattr(self, "minimized_", chosen)
-        imbalance = checked_imbalance(self, chosen, self._choice)
+        refuse_weights(self, chosen)
         if chosen != self._embedded:
             instead = f"{self._choice}={self._embedded!r}"
             if ensemble.is_soft:
@@ -79,7 +78,7 @@ class GraphClusterer(ConsensusClusterer):
             weights = Weights.given(self.weights, ensemble.offsets)
             times = np.ones(ensemble.n_partitions) if weights is None else weights.partitions
             survey = take_survey(ensemble, engine, seed, 0, times)
-            parts, value = cut(imbalance, survey.unlabeled, times)
+            parts, value = cut(survey.unlabeled, times)
             self._note_pass(value)
             self._publish(ensemble, parts, survey.unlabeled, out)
             return
@@ -134,8 +133,6 @@ class CSPA(GraphClusterer):
         times; 0 leaves it out. None: all count the same. "local": of the locally weighted co-association of
         Huang, Wang and Lai (2018), in which a base cluster joins its objects by its reliability, as for
         `HBGF`; the denominators are those of ``normalize``.
-    imbalance : float or None, default=None
-        With a balanced cut, the share by which clusters may exceed their equal share; None is 0.05.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -189,7 +186,7 @@ class CSPA(GraphClusterer):
         check_choice("normalize", self.normalize, ("observed", "all"))
         is_observed, n_bytes = self.normalize == "observed", BYTES_PER_ENTRY * ensemble.n_objects**2
 
-        def cut(imbalance: float, *_: np.ndarray) -> tuple[np.ndarray, float]:
+        def cut(*_: np.ndarray) -> tuple[np.ndarray, float]:
             n_agree, n_seen = dense(ensemble, memory=n_bytes, client=engine)
             similarity = n_agree / (np.maximum(n_seen, 1) if is_observed else ensemble.n_partitions)
             np.fill_diagonal(similarity, 0.0)
@@ -198,7 +195,7 @@ class CSPA(GraphClusterer):
                     "no two objects share a cluster in any partition: there is no graph to cut; use other "
                     "labels."
                 )
-            return partition_graph(graph_of(similarity), self.n_clusters, imbalance, seed)
+            return partition_graph(graph_of(similarity), self.n_clusters, seed)
 
         embed = partial(incidence.cut_embedding, observed=is_observed)
         self._solve_graph(ensemble, engine, seed, out, embed, n_bytes, cut)
@@ -220,8 +217,6 @@ class HBGF(GraphClusterer):
         times; 0 leaves it out. None: all count the same. "local": the edges of a base cluster have its
         reliability as their weight, which is the higher the less other partitions divide it; this is the LWGP
         of Huang, Wang and Lai (2018).
-    imbalance : float or None, default=None
-        With "metis", the share by which parts may exceed their equal share of the graph; None is 0.05.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -277,12 +272,12 @@ class HBGF(GraphClusterer):
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))
         n, n_bytes = ensemble.n_objects, BYTES_PER_ENTRY * 2 * ensemble.n_objects * ensemble.n_partitions
 
-        def cut(imbalance: float, *_: np.ndarray) -> tuple[np.ndarray, float]:
+        def cut(*_: np.ndarray) -> tuple[np.ndarray, float]:
             # the objects, then the base clusters, with an edge for every label
             H = incidence_of(ensemble.read(0, n), ensemble.offsets).astype(np.int8)
             graph = scipy.sparse.block_array([[None, H], [H.T, None]], format="csr")
             edges = Graph(graph.indptr, graph.indices)
-            parts, value = partition_graph(edges, self.n_clusters, imbalance, seed)
+            parts, value = partition_graph(edges, self.n_clusters, seed)
             return parts[:n], value
 
         embed = incidence.bipartite_embedding
@@ -309,8 +304,6 @@ class HGPA(GraphClusterer):
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same.
-    imbalance : float or None, default=None
-        With a balanced cut, the share by which clusters may exceed their equal share; None is 0.05.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -380,7 +373,7 @@ class HGPA(GraphClusterer):
                     ConsensusWarning,
                 )
 
-        def cut(imbalance: float, unlabeled: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, float]:
+        def cut(unlabeled: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, float]:
             labeled, counted = np.delete(np.arange(n), unlabeled), np.flatnonzero(times)
             labels = ensemble.read(0, n)[np.ix_(labeled, counted)]
             pins = hyperedges(labels, ensemble.n_clusters[counted])
@@ -388,7 +381,7 @@ class HGPA(GraphClusterer):
             if by_size:
                 weights *= [max(len(vertices), 1) for vertices in pins]
             parts, sizes = np.zeros(n, np.int32), np.ones(len(labels), np.int64)
-            asked = sizes, min(self.n_clusters, len(labeled)), imbalance, seed, self.minimized_
+            asked = sizes, min(self.n_clusters, len(labeled)), seed, self.minimized_
             parts[labeled], value = partition_hypergraph(pins, weights, *asked)
             return parts, value
 
@@ -411,18 +404,12 @@ def hyperedges(labels: np.ndarray, n_clusters: np.ndarray) -> list[np.ndarray]:
     return clusters
 
 
-def checked_imbalance(model: Any, chosen: str, parameter: str = "partitioner") -> float:
-    """Return the share by which a part of a balanced cut may exceed the mean, by default .05.
-
-    Refuses what does not apply to the value that was ``chosen`` for a ``parameter`` of the model.
-    """
-    unused = {"imbalance": chosen not in ("metis", "km1", "cut"), "weights": chosen == "metis"}
-    for name, is_unused in unused.items():
-        if is_unused and getattr(model, name) is not None:
-            raise InvalidInputError(
-                f"{name} does not apply to {parameter}={chosen!r}; leave it out.", parameter=name
-            )
-    return 0.05 if model.imbalance is None else check_number("imbalance", model.imbalance, above=0.0)
+def refuse_weights(model: Any, chosen: str) -> None:
+    """Refuse weights of partitions, which METIS does not take."""
+    if chosen == "metis" and model.weights is not None:
+        raise InvalidInputError(
+            "weights do not apply to partitioner='metis'; leave them out.", parameter="weights"
+        )
 
 
 # The meta-clustering algorithm
@@ -447,8 +434,6 @@ class MCLA(ConsensusClusterer):
     weights : array of shape (n_partitions,) or None, default=None
         For "spectral", numbers >= 0 by which each partition counts, as if it occurred that many times; 0
         leaves it out. None: all count the same.
-    imbalance : float or None, default=None
-        With "metis", the share by which meta-clusters may exceed their equal share; None is 0.05.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -501,12 +486,11 @@ class MCLA(ConsensusClusterer):
     partitioner: str = "spectral"
     ties: str = "lowest"
     weights: Any = None
-    imbalance: float | None = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))
         check_choice("ties", self.ties, ("lowest", "random"))
-        imbalance = checked_imbalance(self, self.partitioner)
+        refuse_weights(self, self.partitioner)
         self._weights = Weights.given(self.weights, ensemble.offsets)
         K = self.n_clusters
         incidence.check_overlaps_plan(self, ensemble, engine, columns=K, in_memory=out is None)
@@ -523,7 +507,7 @@ class MCLA(ConsensusClusterer):
             jaccard = jaccard[np.ix_(counted, counted)]
             times = None if times is None else times[counted]
         if self.partitioner == "metis":
-            groups, _ = partition_graph(graph_of(jaccard.copy()), self.n_clusters, imbalance, seed)
+            groups, _ = partition_graph(graph_of(jaccard.copy()), self.n_clusters, seed)
         else:
             groups = cut_by_spectrum(jaccard, self.n_clusters, seed, times)
         groups = numbered(groups)

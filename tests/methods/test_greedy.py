@@ -134,15 +134,15 @@ def dense_codes(labels):
     return ensemble, np.array(ensemble.read(0, ensemble.n_objects), dtype=np.int64)
 
 
-@given(label_matrices(), st.sampled_from(sorted(SYMMETRIC)), st.booleans())
-def test_best__scores_are_the_criteria_of_the_labels(labels, criterion, weighted):
+@given(label_matrices(), st.sampled_from(sorted(SYMMETRIC)))
+def test_best__scores_are_the_criteria_of_the_labels(labels, criterion):
     ensemble, labels = dense_codes(labels)
-    model = BEST(len(labels), criterion=criterion, weighted=weighted, unlabeled="missing").fit(ensemble)
+    model = BEST(len(labels), criterion=criterion, unlabeled="missing").fit(ensemble)
     columns = [np.where(column < 0, np.nan, column) for column in labels.T]
-    if weighted and criterion == "nmi":
+    if criterion == "nmi":
         expected = [anmi(ensemble, column) for column in columns]
     else:
-        expected = [average_criterion(criterion, ensemble, column, weighted=weighted) for column in columns]
+        expected = [average_criterion(criterion, ensemble, column, weighted=True) for column in columns]
     np.testing.assert_allclose(model.scores_, expected, atol=1e-12)
     best = min(model.scores_) if criterion in DISTANCES else max(model.scores_)
     assert model.objective_ == model.scores_[model.best_partition_] == best

@@ -211,7 +211,7 @@ def test_fit__of_a_finished_store_predicts_as_before(table, ensemble, tmp_path):
         bc.Consensus.open(tmp_path / "c.zarr").verify()
     for _ in range(2):
         found = bc.HGPA(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
-    with pytest.raises(InvalidInputError, match="does not store what predict needs"):
+    with pytest.raises(InvalidInputError, match="stored without what predict needs"):
         found.predict_features(table)
 
 
@@ -219,7 +219,7 @@ def test_fit__of_a_finished_store_predicts_as_before(table, ensemble, tmp_path):
     ("name", "options"),
     [
         *(("tree", {"weights": True}), ("mixture", {"background": False}), ("bce", {"n_init": 2})),
-        *(("qmi", {"weights": True}), ("kcc", {"utility": "uc"}), ("kmeans", {"encode": "integer"})),
+        *(("qmi", {"weights": True}), ("kcc", {}), ("kmeans", {"encode": "integer"})),
         *(("ivc", {}), ("ipvc", {}), ("ipc", {"normalize": "all"}), ("mcla", {"weights": True})),
         *(("ccsvd", {}), ("hbgf", {"weights": True}), ("cspa", {})),
     ],

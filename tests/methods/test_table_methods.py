@@ -147,14 +147,6 @@ def test_six_objects__end_from_any_start_where_the_paper_s_rule_leads(method, co
     assert recovered == (1 if method is IVC else 3)
 
 
-def test_kcc__with_the_category_utility_is_qmi():
-    ensemble, _ = planted_ensemble(800, 12, random_state=0)
-    qmi = quiet(QMI(5, random_state=1), ensemble)
-    kcc = quiet(KCC(5, utility="uc", random_state=1), ensemble)
-    np.testing.assert_array_equal(qmi.labels_, kcc.labels_)
-    assert qmi.objective_ == kcc.objective_
-
-
 @pytest.mark.peers
 def test_qmi__is_k_means_on_one_hot_labels():
     ensemble, _ = planted_ensemble(300, 10, missing=0.0, random_state=0)
