@@ -59,7 +59,7 @@ from bigcons.datasets import ce_2d2k, ce_8d5k
 from bigcons.errors import ConvergenceWarning, UnlabeledObjectsWarning
 from bigcons.generate import noisy_copies
 from bigcons.generate.diverse import CLUSTERERS, SETS
-from bigcons.methods import Supra
+from bigcons.methods import CSPA, HGPA, MCLA, Supra
 from bigcons.methods.consensus import AS_IN_PAPER, as_in_paper
 from bigcons.metrics import anmi, nmi
 from bigcons.seeding import generator
@@ -218,7 +218,11 @@ def cluster(points: Points, draw: np.random.Generator, features: Any = slice(Non
 
 # Consensus functions: the paper's, of which its supra-consensus is the best by ANMI, and defaults here.
 
-PAPERS = {"CSPA": "cspa(partitioner=metis)", "HGPA": "hgpa(objective=km1)", "MCLA": "mcla(partitioner=metis)"}
+PAPERS = {
+    "CSPA": CSPA(partitioner="metis"),
+    "HGPA": HGPA(objective="km1"),
+    "MCLA": MCLA(partitioner="metis"),
+}
 OURS = {"CSPA spectral": "cspa", "MCLA spectral": "mcla", "MM": "mixture", "greedy ANMI": "greedy-anmi"}
 
 
@@ -233,7 +237,7 @@ def judged(labels: np.ndarray, points: Points, seed: int) -> tuple[dict[str, flo
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", UnlabeledObjectsWarning)
-            model = Supra(points.n_clusters, members=member, random_state=seed).fit(ensemble)
+            model = Supra(points.n_clusters, members=[member], random_state=seed).fit(ensemble)
         quality[name], agreement[name] = nmi(points.classes, model.labels_), model.objective_
     chosen = max(PAPERS, key=lambda name: agreement[name])
     return quality | {"supra": quality[chosen]}, agreement

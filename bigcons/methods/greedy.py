@@ -23,7 +23,7 @@ from bigcons.methods.pass_clusterer import given_clusters
 from bigcons.metrics.clusterings import anmi
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
-from bigcons.run.passes import Record, as_history, best_start, timed
+from bigcons.run.passes import Record, as_history, timed
 from bigcons.run.results import Output
 from bigcons.run.survey import take_survey
 from bigcons.seeding import generator
@@ -47,8 +47,6 @@ class GreedyANMI(ConsensusClusterer):
     ----------
     n_clusters : int, default=8
         Maximum number of clusters.
-    n_init : int, default=1
-        Number of starts, from the base partitions of highest ANMI, in the same sweeps.
     init : "best" or array of shape (n_objects,), default="best"
         "best": base partitions. Or labels (n_objects,) to start from, such as another method's consensus, -1
         of objects that no partition labels; without a temperature the sweeps only raise its ANMI. Objects not
@@ -76,7 +74,6 @@ class GreedyANMI(ConsensusClusterer):
     ----------
     labels_ : (n_objects,) int32, -1 for objects that no partition labeled
     objective_ : the ANMI, weighted by known labels; no sweep at T = 0 lowers it
-    start_objectives_ : the final ANMI of every start
     history_, n_passes_, n_clusters_, converged_
 
     Notes
@@ -104,13 +101,11 @@ class GreedyANMI(ConsensusClusterer):
 
     info: ClassVar[MethodInfo] = MethodInfo("Strehl and Ghosh 2002", "labels", distributed=False)
 
-    n_init: int = 1
     init: Any = "best"
     temperature: float = 0.0
     max_iter: int = 100
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        check_int("n_init", self.n_init)
         check_int("max_iter", self.max_iter)
         check_number("temperature", self.temperature, at_least=0.0)
         if self.temperature and self.max_iter <= N_ANNEALED:
@@ -118,76 +113,62 @@ class GreedyANMI(ConsensusClusterer):
                 f"{N_ANNEALED} annealed sweeps leave none of max_iter={self.max_iter} greedy ones; raise it."
             )
         n = ensemble.n_objects
-        held = 4 * n * self.n_init + 8 * n
-        incidence.check_overlaps_plan(self, ensemble, engine, columns=1, held=held)
+        incidence.check_overlaps_plan(self, ensemble, engine, columns=1, held=12 * n)
         survey = take_survey(ensemble, engine, seed, 0)
         if isinstance(self.init, str):
-            starts = self._starts(ensemble, engine)
+            codes = self._best_partition(ensemble, engine)
         else:
-            starts = [given_clusters(self.init, n, self.n_clusters, "'best'")]
-            lacking = np.setdiff1d(np.flatnonzero(starts[0] < 0), survey.unlabeled)
+            codes = given_clusters(self.init, n, self.n_clusters, "'best'")
+            lacking = np.setdiff1d(np.flatnonzero(codes < 0), survey.unlabeled)
             if lacking.size:
                 raise InvalidInputError(
                     f"init is -1 for {lacking.size} objects that a partition labels; give each a cluster."
                 )
-        for codes in starts:
-            codes[survey.unlabeled] = -1
-        searches = [
-            _Search(ensemble, engine, codes, self.n_clusters, generator(seed, "greedy.anneal", number))
-            for number, codes in enumerate(starts)
-        ]
+        codes[survey.unlabeled] = -1
+        draw = generator(seed, "greedy.anneal", 0)
+        search = _Search(ensemble, engine, codes, self.n_clusters, draw)
         n_annealed, moved = N_ANNEALED if self.temperature else 0, 1
         records: list[Record] = []
         with progress("greedy ANMI", n * self.max_iter) as listener:
             while len(records) < self.max_iter and (moved or len(records) <= n_annealed):
                 began, number, moved = time.perf_counter(), len(records) + 1, 0
                 temperature = self.temperature * max(n_annealed + 1 - number, 0) / N_ANNEALED
-                for search in searches:
-                    search.refresh()
+                search.refresh()
                 for block in ensemble.blocks():
-                    labels = ensemble.read(block.start, block.stop)
-                    moved += sum(search.visit(block, labels, temperature) for search in searches)
+                    moved += search.visit(block, ensemble.read(block.start, block.stop), temperature)
                     listener.advance(block.n_rows)
-                record = {"objective": max(search.anmi for search in searches), "moved": float(moved)}
+                record = {"objective": search.anmi, "moved": float(moved)}
                 records.append(timed("greedy ANMI", number, record, began))
-        self.start_objectives_: list[float]
-        best, self.start_objectives_ = best_start(searches, lambda search: search.anmi, lower_is_better=False)
-        if records[-1]["moved"]:
+        if moved:
             warn_user(
                 f"greedy ANMI stopped at max_iter={self.max_iter} while objects still moved; raise max_iter.",
                 ConvergenceWarning,
             )
-        self.objective_ = best.anmi
-        self.converged_: bool = not records[-1]["moved"]
+        self.objective_ = search.anmi
+        self.converged_: bool = not moved
         self.n_passes_ = len(records)
         self.history_ = as_history(records)
-        self._publish(ensemble, best.codes, survey.unlabeled, out)
+        self._publish(ensemble, codes, survey.unlabeled, out)
 
-    def _starts(self, ensemble: Ensemble, engine: Engine) -> list[np.ndarray]:
-        """Return the base partitions of highest ANMI as codes, undecided objects in the nearest cluster."""
+    def _best_partition(self, ensemble: Ensemble, engine: Engine) -> np.ndarray:
+        """Return the base partition of highest ANMI as codes, undecided objects in the nearest cluster."""
         if self.init != "best":
             raise InvalidInputError(f"init={self.init!r} is unknown; pass 'best' or labels (n_objects,).")
         overlaps, offsets = incidence.fold_overlaps(ensemble, engine), ensemble.offsets
-        everyone = np.arange(ensemble.n_partitions)
-        scores = average_criteria(overlaps, offsets, everyone, "nmi")
-        chosen = np.argsort(-scores, kind="stable")[: self.n_init]
-        kept: list[np.ndarray] = []  # the code of each cluster, -1 beyond the largest, and a last -1
-        tables = []
-        for u in chosen:
-            own = slice(offsets[u], offsets[u + 1])
-            largest = np.argsort(-np.diag(overlaps)[own], kind="stable")[: self.n_clusters]
-            codes = np.full(offsets[u + 1] - offsets[u] + 1, -1, np.int32)
-            codes[np.sort(largest)] = np.arange(largest.size)
-            kept.append(codes)
-            tables.append(closeness_to_centers(overlaps[own], offsets)[:, codes[:-1] >= 0])
+        scores = average_criteria(overlaps, offsets, np.arange(ensemble.n_partitions), "nmi")
+        u = int(np.argsort(-scores, kind="stable")[0])
+        own = slice(offsets[u], offsets[u + 1])
+        largest = np.argsort(-np.diag(overlaps)[own], kind="stable")[: self.n_clusters]
+        # the code of each cluster, -1 beyond the largest, and a last -1
+        codes = np.full(offsets[u + 1] - offsets[u] + 1, -1, np.int32)
+        codes[np.sort(largest)] = np.arange(largest.size)
+        table = closeness_to_centers(overlaps[own], offsets)[:, codes[:-1] >= 0]
 
-        def codes_of(block: Block) -> list[np.ndarray]:
+        def codes_of(block: Block) -> np.ndarray:
             labels = ensemble.read(block.start, block.stop)
-            starts = zip(chosen, kept, tables, strict=True)
-            return [join_nearest(codes[labels[:, u]], labels, offsets, table) for u, codes, table in starts]
+            return join_nearest(codes[labels[:, u]], labels, offsets, table)
 
-        parts = list(engine.map(codes_of, ensemble.blocks()))
-        return [np.concatenate(part) for part in zip(*parts, strict=True)]
+        return np.concatenate(list(engine.map(codes_of, ensemble.blocks())))
 
 
 class _Search:
