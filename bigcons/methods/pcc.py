@@ -216,7 +216,6 @@ class PCC(ConsensusClusterer):
         remedy = problem.remedy(ensemble, engine, in_memory=out is None and engine.shares_memory)
         self._check_memory_plan(problem.plan, ensemble, engine, out, problem.memory, remedy)
         K, weights, by_sums = self.n_clusters, problem.weights, problem.solver == "all"
-        trusts = can_weigh(ensemble, K)
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = weights.partitions if isinstance(weights, Weights) else None
         survey = take_survey(labels, engine, seed, problem.n_sampled(ensemble), given)
@@ -246,26 +245,14 @@ class PCC(ConsensusClusterer):
                 read: Callable[[Block], np.ndarray] = partial(arrays.read, at.generation)
                 self._parts = at.state
             else:
-                left = None
-                if problem.solver == "blocked" and problem.memory is not None:
-                    left = max(parse_size(problem.memory) - process_bytes(engine), 0)
-                read, at, sums = solve_pairs(
-                    *(run, counted_pairs(problem.pairs, labels, seed, engine), problem.divergence),
-                    None if problem.max_iter == PAPER else begin,
-                    n_clusters=K,
-                    max_steps=problem.max_steps(ensemble.n_objects) if problem.solver == "heap" else None,
-                    memory=left,
-                    out=out,
-                )
+                read, at, sums = solve_pairs(run, problem, begin, out)
                 self._parts = all_pairs.packed_sums(sums)
             self._set_results(at)
             if by_sums:
                 self.weights_: np.ndarray = np.ones(ensemble.n_partitions) if counts is None else counts
             share = engine if out is not None else local_engine(engine)  # rows in memory need no workers
-            self._publish(
-                *(ensemble, read, survey.unlabeled, out, share),
-                trust=engine if trusts else None,
-            )
+            trust = engine if can_weigh(ensemble, K) else None
+            self._publish(ensemble, read, survey.unlabeled, out, share, trust=trust)
 
     def _set_results(self, at: passes.Iterate) -> None:
         """Set the fitted attributes that follow from the passes; warn if they have not converged."""
@@ -897,29 +884,28 @@ def take_stretch(
 
 
 def solve_pairs(
-    run: Run,
-    pairs: PairTable,
-    divergence: Divergence,
-    begin: all_pairs.Begin | None,
-    *,
-    n_clusters: int,
-    max_steps: int | None,
-    memory: int | None,
-    out: Output | None,
+    run: Run, problem: Problem, begin: all_pairs.Begin, out: Output | None
 ) -> tuple[Callable[[Block], np.ndarray], passes.Iterate, AgreementSums]:
     """Solve PCC on pairs; return what reads memberships, where the passes ended, and the sums of all objects.
 
-    ``run`` is over the labels. ``max_steps`` of the heap: pairs are in one block, in memory; None in blocks
-    that workers read. The first memberships are those of a solved sample, extended to all objects or, without
-    ``begin``, the paper's uniform ones, perturbed. Objects in no pair are placed over all pairs.
+    ``run`` is over the labels. Of the heap, pairs are in one block, in memory; else in blocks that workers
+    read. The first memberships are those of a solved sample, extended to all objects or, with the limit of
+    the paper, its uniform ones, perturbed. Objects in no pair are placed over all pairs.
     """
-    data, n, is_squared = run.data, run.data.n_objects, divergence.label == "l2"
+    data, n, engine, is_squared = run.data, run.data.n_objects, run.engine, problem.divergence.label == "l2"
+    K, pairs, memory = problem.n_clusters, problem.pairs, None
+    if pairs == DENSE:
+        i, j = np.triu_indices(n, 1)
+        pairs = count(data, i, j, client=engine)
+    elif not isinstance(pairs, PairTable):
+        # labels of up to a gigabyte are held while pairs are counted
+        pairs = sample_in_memory(data, {"share": float(pairs)}, run.seed, 10**9, engine)
+    if problem.solver == "blocked" and problem.memory is not None:
+        memory = max(parse_size(problem.memory) - process_bytes(engine), 0)
 
     def first() -> FirstRows:
-        if begin is None:
-            return lambda block: all_pairs.perturbed_uniform(
-                block.n_rows, n_clusters, run.seed, block.index
-            ), []
+        if problem.max_iter == PAPER:
+            return lambda block: all_pairs.perturbed_uniform(block.n_rows, K, run.seed, block.index), []
         solved = begin(run)
 
         def rows_of(block: Block) -> np.ndarray:
@@ -928,17 +914,17 @@ def solve_pairs(
 
         return rows_of, solved.start_objectives
 
-    warn_of_few_pairs(pairs, n_clusters)
+    warn_of_few_pairs(pairs, K)
     with scratch_place(out) as scratch:
-        if max_steps is not None:
-            engine, blocks = local_engine(run.engine), [Block(0, 0, n)]
+        if problem.solver == "heap":
+            engine, blocks = local_engine(engine), [Block(0, 0, n)]
+            max_steps: int | None = problem.max_steps(n)
         else:
-            engine = run.engine
             if pairs.path is None and not engine.shares_memory:
                 pairs = pairs.save(str(scratch))
-            blocks = cut_blocks(pairs)
-        near = Neighborhoods.of(pairs, blocks, engine, divergence)
-        check_tasks(near, n_clusters, engine, memory)
+            blocks, max_steps = cut_blocks(pairs), None
+        near = Neighborhoods.of(pairs, blocks, engine, problem.divergence)
+        check_tasks(near, K, engine, memory)
         over_pairs = replace(run, data=pairs, engine=engine, blocks=near.blocks)
         at = passes.run_passes(over_pairs, BlockedPairs(near, first, max_steps))
         read = partial(read_across, run.arrays, at.generation, near.blocks)
@@ -946,30 +932,18 @@ def solve_pairs(
         isolated = np.concatenate([part.start + np.flatnonzero(degree == 0) for part, degree in degrees])
         if isolated.size:
             logger.info("%d objects in no sampled pair are placed over all pairs", isolated.size)
-            place_isolated(run, read, at.generation + 1, isolated, all_pairs.solved_sums(run, read, isolated))
-            read = partial(run.arrays.read, at.generation + 1)
+            solved_sums, generation = all_pairs.solved_sums(run, read, isolated), at.generation + 1
+
+            def place_isolated(block: Block) -> None:
+                chosen, rows = block.rows_of(isolated), np.array(read(block))
+                if chosen.size:
+                    labels = data.read(block.start, block.stop)[chosen]
+                    rows[chosen] = all_pairs.best_memberships(solved_sums, data.offsets, labels)
+                run.arrays.write(generation, block, rows)
+
+            run.for_all(place_isolated)
+            read = partial(run.arrays.read, generation)
         return read, at, all_pairs.solved_sums(run, read)
-
-
-def place_isolated(
-    run: Run,
-    read: Callable[[Block], np.ndarray],
-    generation: int,
-    isolated: np.ndarray,
-    sums: AgreementSums,
-) -> None:
-    """Write a generation of the rows, as ``read`` gives them, with the sorted objects ``isolated`` placed."""
-    data, arrays = run.data, run.arrays
-
-    def place_rows(block: Block) -> None:
-        chosen, rows = block.rows_of(isolated), np.array(read(block))
-        if chosen.size:
-            rows[chosen] = all_pairs.best_memberships(
-                sums, data.offsets, data.read(block.start, block.stop)[chosen]
-            )
-        arrays.write(generation, block, rows)
-
-    run.for_all(place_rows)
 
 
 def read_across(arrays: passes.BlockArrays, generation: int, blocks: list[Block], block: Block) -> np.ndarray:
@@ -987,17 +961,6 @@ def n_pair_ends(pairs: Any, n_objects: int) -> int:
     if isinstance(pairs, PairTable):
         return 2 * pairs.n_pairs
     return int((1.0 if pairs == DENSE else float(pairs)) * n_objects * (n_objects - 1))
-
-
-def counted_pairs(pairs: Any, ensemble: Ensemble, seed: int, engine: Engine) -> PairTable:
-    """Return the table of a parameter ``pairs``: given, or counted now."""
-    if isinstance(pairs, PairTable):
-        return pairs
-    if pairs == DENSE:
-        i, j = np.triu_indices(ensemble.n_objects, 1)
-        return count(ensemble, i, j, client=engine)
-    # labels of up to a gigabyte are held while pairs are counted
-    return sample_in_memory(ensemble, {"share": float(pairs)}, seed, 10**9, engine)
 
 
 def warn_of_few_pairs(pairs: PairTable, n_clusters: int) -> None:
