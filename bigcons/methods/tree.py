@@ -115,54 +115,6 @@ First = tuple[passes.Counts | None, str]
 """Objects (B, K) and sizes (K,) of the clusters of a sample, None of all objects; the tree that was cut."""
 
 
-def cut_sample(
-    sample: Sample,
-    found: Groups | None,
-    K: int,
-    is_chosen: bool,
-    weights: Weights | None,
-    trees: tuple[str, ...],
-    run: Run,
-) -> First:
-    """Return ``K`` clusters of a sample, cut from its trees; of a chosen number, as that was found."""
-    groups = found or sample.groups(grouping.n_groups_for(K), at_any_scale=True)
-    cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else FEWEST_OBJECTS, trees)
-    divided = None if is_chosen or trees != grouping.TREES else sample.divided(K)
-    if divided and np.bincount(divided.of_objects[divided.of_objects >= 0]).min() >= FEWEST_OBJECTS:
-        cut = max(cut, divided, key=attrgetter("merit"))
-    # a tree merges groups of objects that err with each other, or all with one of the clusters
-    labeled = sample.labels, sample.offsets, sample.counts
-    clusters = grouping.most_probable(*labeled, cut.of_objects, left_out=True)
-    if len(clusters) < run.data.n_objects:
-        return counts_of(sample.given, run.data.offsets, clusters, K, weights), cut.tree
-    for block in run.blocks:
-        run.arrays.write(0, block, clusters[block.start : block.stop, None].astype(np.int32))
-    return None, cut.tree
-
-
-def cut_of_all(
-    run: Run, n_clusters: int, weights: Weights | None, trees: tuple[str, ...] = grouping.TREES
-) -> tuple[passes.Counts, str]:
-    """Return clusters of all objects, merged from groups of their embedding.
-
-    For fine base clusters, of which a sample says too little; all count as equally reliable.
-    """
-    offsets, K = run.data.offsets, n_clusters
-    counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
-    asked = run.data, run.engine, grouping.GROUPS_PER_CLUSTER * K, weights
-    embedding = incidence.bipartite_embedding(*asked, more_objects=incidence.MORE_OBJECTS)
-    rows, labeled = embedding.rows_of(run.sample)
-    with one_thread(user_api="blas"):
-        groups = grouping.nearest_pivots(rows[labeled])
-        centers = incidence.one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
-        centers /= np.bincount(groups)[:, None]
-    of_groups, sizes = incidence.count_nearest(run, embedding, centers, len(centers), weights)
-    known = np.ascontiguousarray(of_groups.T), offsets, counts, np.ones(len(of_groups))
-    cut = Groups(groups, np.bincount(groups), *known, *grouping.merge_groups(*known)).cut(K, trees=trees)
-    inside = incidence.one_hot(cut.clusters, K)
-    return (of_groups @ inside, sizes @ inside), cut.tree
-
-
 class ConsensusTree(ConsensusClusterer):
     """Merge small groups of objects into a tree, cut it, and place all objects by their labels.
 
@@ -260,11 +212,10 @@ class ConsensusTree(ConsensusClusterer):
         n_groups = grouping.n_groups_for(K)
         sample = None if is_too_fine else Sample(survey.sample, offsets, counts, n_groups=n_groups)
         choice = self._judge_sample(survey.rows, sample, max(n_groups, grouping.MOST_GROUPS))
-        first: Callable[[Run], First]
+        first: Callable[[Run], First] = self._cut_of_all
         if sample is None:
             columns = grouping.GROUPS_PER_CLUSTER * K
             incidence.check_embedding_plan(self, ensemble, engine, columns=columns)
-            first = partial(cut_of_all, n_clusters=K, weights=weights, trees=self._trees)
         else:
             if choice is not None and choice.is_clear:
                 self.n_told_apart_: int = choice.n_clusters
@@ -275,10 +226,10 @@ class ConsensusTree(ConsensusClusterer):
                     )
             if not self._is_local:
                 sample = Sample(survey.sample, offsets, counts, np.ones(ensemble.n_base_clusters))
-            is_chosen, groups = hasattr(self, "n_clusters_choice_"), None
-            if is_chosen and self._search is not None and self._is_local:
+            groups = None
+            if hasattr(self, "n_clusters_choice_") and self._search is not None and self._is_local:
                 sample, groups = self._search.sample, self._search.groups
-            first = partial(cut_sample, sample, groups, K, is_chosen, weights, self._trees)
+            first = partial(self._cut_sample, sample, groups)
         method = TreePass(first, offsets, K, weights, None if is_too_fine else self._search)
         with passes.open_workspace(out, engine, 1, "<i4") as workspace:
             run = Run(ensemble, engine, seed, 1, 0.0, survey.sample, *workspace)
@@ -286,16 +237,50 @@ class ConsensusTree(ConsensusClusterer):
             (record,) = at.records
             self.objective_ = record["objective"]
             self.n_passes_ = 1
-            self.history_ = {
-                "pass": [record["pass"]],
-                "objective": [record["objective"]],
-                "moved": [record["moved"]],
-            }
+            self.history_ = {name: [record[name]] for name in ("pass", "objective", "moved")}
             self.chosen_tree_: str = str(at.state["tree"])
             placement = method.placement_of(at.state)
             self._parts = placement.parts()
             self.temperature_: float = placement.temperature
             self._publish_placed(run, placement, at.state["divisions"], survey, out)
+
+    def _cut_sample(self, sample: Sample, found: Groups | None, run: Run) -> First:
+        """Return clusters of a sample, cut from its trees; of a chosen number, as that was found."""
+        K, trees, is_chosen = self.n_clusters, self._trees, hasattr(self, "n_clusters_choice_")
+        groups = found or sample.groups(grouping.n_groups_for(K), at_any_scale=True)
+        cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else FEWEST_OBJECTS, trees)
+        divided = None if is_chosen or trees != grouping.TREES else sample.divided(K)
+        if divided and np.bincount(divided.of_objects[divided.of_objects >= 0]).min() >= FEWEST_OBJECTS:
+            cut = max(cut, divided, key=attrgetter("merit"))
+        # a tree merges groups of objects that err with each other, or all with one of the clusters
+        labeled = sample.labels, sample.offsets, sample.counts
+        clusters = grouping.most_probable(*labeled, cut.of_objects, left_out=True)
+        if len(clusters) < run.data.n_objects:
+            return counts_of(sample.given, run.data.offsets, clusters, K, self._weights), cut.tree
+        for block in run.blocks:
+            run.arrays.write(0, block, clusters[block.start : block.stop, None].astype(np.int32))
+        return None, cut.tree
+
+    def _cut_of_all(self, run: Run) -> First:
+        """Return clusters of all objects, merged from groups of their embedding.
+
+        For fine base clusters, of which a sample says too little; all count as equally reliable.
+        """
+        offsets, K, weights = run.data.offsets, self.n_clusters, self._weights
+        counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
+        asked = run.data, run.engine, grouping.GROUPS_PER_CLUSTER * K, weights
+        embedding = incidence.bipartite_embedding(*asked, more_objects=incidence.MORE_OBJECTS)
+        rows, labeled = embedding.rows_of(run.sample)
+        with one_thread(user_api="blas"):
+            groups = grouping.nearest_pivots(rows[labeled])
+            centers = incidence.one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
+            centers /= np.bincount(groups)[:, None]
+        of_groups, sizes = incidence.count_nearest(run, embedding, centers, len(centers), weights)
+        known = np.ascontiguousarray(of_groups.T), offsets, counts, np.ones(len(of_groups))
+        merged = Groups(groups, np.bincount(groups), *known, *grouping.merge_groups(*known))
+        cut = merged.cut(K, trees=self._trees)
+        inside = incidence.one_hot(cut.clusters, K)
+        return (of_groups @ inside, sizes @ inside), cut.tree
 
     def _publish_placed(
         self, run: Run, placement: Placement, divisions: np.ndarray, survey: Survey, out: Output | None
