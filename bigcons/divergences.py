@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +19,8 @@ from bigcons.errors import InvalidInputError
 Scalar = Callable[[float], float]
 
 
-class CompiledDivergence(NamedTuple):
-    """The compiled scalar functions of a divergence and its parameter, as kernels take them."""
-
-    value: Callable[[float, float, float], float]
-    slope: Callable[[float, float, float], float]
-    curvature: Callable[[float, float, float], float]
-    parameter: float
+Compiled = tuple[Callable[..., float], Callable[..., float], Callable[..., float], float]
+"""The compiled value, slope and curvature of a divergence, and its parameter, as kernels take them."""
 
 
 class Divergence:
@@ -64,12 +59,12 @@ class Divergence:
         self._is_analytic = second_derivative is not None
 
     @cached_property
-    def compiled(self) -> CompiledDivergence:
+    def compiled(self) -> Compiled:
         """The scalar functions for kernels."""
         from bigcons.kernels.divergences import bregman_functions
 
         value, slope, curvature = bregman_functions(self.phi, self.derivative, self.second_derivative)
-        return CompiledDivergence(value, slope, curvature, parameter=0.0)
+        return value, slope, curvature, 0.0
 
     @cached_property
     def nonconvexity(self) -> float | None:
@@ -81,7 +76,7 @@ class Divergence:
         """
         edge = np.geomspace(1e-6 if self._is_analytic else 1e-3, 0.01, 200)
         p = np.unique(np.concatenate([edge, np.linspace(0.01, 0.99, 2001), 1 - edge]))
-        slope, parameter = self.compiled.slope, self.compiled.parameter
+        _, slope, _, parameter = self.compiled
         bend_times_p = np.array([slope(0.0, v, parameter) for v in p])  # (p - 0) F''(p)
         bend_times_q = np.array([-slope(1.0, v, parameter) for v in p])
         slack = 1e-12 if self._is_analytic else 1e-5
@@ -111,12 +106,11 @@ class _Family(Divergence):
         self._is_analytic = True
 
     @cached_property
-    def compiled(self) -> CompiledDivergence:
+    def compiled(self) -> Compiled:
         from bigcons.kernels import divergences as family
 
-        functions = (getattr(family, f"{self.name}_{part}") for part in ("value", "slope", "curvature"))
-        value, slope, curvature = functions
-        return CompiledDivergence(value, slope, curvature, self.parameter)
+        parts = (getattr(family, f"{self.name}_{part}") for part in ("value", "slope", "curvature"))
+        return *parts, self.parameter
 
     @cached_property
     def nonconvexity(self) -> float | None:

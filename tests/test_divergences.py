@@ -103,11 +103,11 @@ def test_divergence__of_a_generator_is_one_function_up_to_the_edges(name, numeri
 
 def test_divergence__is_its_own_deep_copy_and_pickles_once_compiled():
     divergence = parse_divergence("power:1.5")
-    expected = divergence.compiled.value(0.2, 0.6, divergence.compiled.parameter)
+    expected = divergence.compiled[0](0.2, 0.6, divergence.compiled[3])
     assert copy.deepcopy(divergence) is divergence
     again = pickle.loads(pickle.dumps(divergence))
     assert again.label == divergence.label
-    assert again.compiled.value(0.2, 0.6, again.compiled.parameter) == expected
+    assert again.compiled[0](0.2, 0.6, again.compiled[3]) == expected
 
 
 def test_is_double_convex__of_the_paper_s_two():

@@ -481,7 +481,7 @@ class GibbsBCE(ConsensusClusterer):
         steps = self.burn_in, self.n_samples
         sampler = Sampler(K, *steps, self.alpha_, self.omega_, self.init, seed)
 
-        def run(number: int) -> Chain:
+        def run(number: int) -> tuple[float, list[float], np.ndarray]:
             return sampler.run(ensemble.read(0, n), ensemble.offsets, number)
 
         with (
@@ -489,34 +489,21 @@ class GibbsBCE(ConsensusClusterer):
             closing(engine.map(run, range(self.n_init))) as chains,
         ):
 
-            def objective(chain: Chain) -> float:
+            def objective(chain: tuple[float, list[float], np.ndarray]) -> float:
                 listener.advance(1)
-                return chain.objective
+                return chain[0]
 
-            self.start_objectives_: list[float]
-            best, self.start_objectives_ = best_start(chains, objective, lower_is_better=False)
-        self.objective_ = best.objective
-        self.history_ = {
-            "sweep": [float(number) for number in range(1, len(best.log_likelihoods) + 1)],
-            "objective": best.log_likelihoods,
-        }
-        self._publish(ensemble, best.memberships, survey.unlabeled, out)
+            best, starts = best_start(chains, objective, lower_is_better=False)
+        self.start_objectives_: list[float] = starts
+        self.objective_, log_likelihoods, memberships = best
+        sweeps = [float(number) for number in range(1, len(log_likelihoods) + 1)]
+        self.history_ = {"sweep": sweeps, "objective": log_likelihoods}
+        self._publish(ensemble, memberships, survey.unlabeled, out)
 
 
 def auto_prior(n_labels: int, n_cells: int) -> float:
     """Return the prior that counts a quarter as much as labels spread over so many cells, or 1."""
     return min(1.0, n_labels / (4.0 * n_cells))
-
-
-class Chain(NamedTuple):
-    """The result of a chain."""
-
-    log_likelihoods: list[float]
-    """Log-likelihood of the labels and their clusters after every sweep."""
-    objective: float
-    """Their mean over the samples."""
-    memberships: np.ndarray
-    """(n, K) float32: shares of the clusters in the labels of each object, over the samples."""
 
 
 class Sampler(NamedTuple):
@@ -530,8 +517,14 @@ class Sampler(NamedTuple):
     init: str
     seed: int
 
-    def run(self, labels: np.ndarray, offsets: np.ndarray, number: int) -> Chain:
-        """Run chain ``number`` on labels (n, M) by exact sweeps."""
+    def run(
+        self, labels: np.ndarray, offsets: np.ndarray, number: int
+    ) -> tuple[float, list[float], np.ndarray]:
+        """Run chain ``number`` on labels (n, M) by exact sweeps.
+
+        Return the mean log-likelihood of the labels and their clusters over the samples, that after every
+        sweep, and the shares (n, K) float32 of the clusters in the labels of each object, over the samples.
+        """
         draw = generator(self.seed, "bce.gibbs", number)
         if self.init == "random":
             z = draw.integers(self.n_clusters, size=labels.shape, dtype=np.uint8)
@@ -550,26 +543,24 @@ class Sampler(NamedTuple):
             stop_if_cancelled()
             tables, keep = (by_label, by_partition), sweep >= self.burn_in
             gibbs.sweep(labels, offsets, z, *tables, self.alpha, self.omega, sums, keep, random)
-            log_likelihoods.append(self.log_proportions(labels, z) + self.log_probabilities(offsets, *tables))
+            log_likelihoods.append(self.log_likelihood(labels, offsets, z, *tables))
         shares = np.divide(sums, np.maximum(sums.sum(axis=1, keepdims=True), 1), out=sums)
-        return Chain(log_likelihoods, float(np.mean(log_likelihoods[self.burn_in :])), shares)
+        return float(np.mean(log_likelihoods[self.burn_in :])), log_likelihoods, shares
 
-    def log_proportions(self, labels: np.ndarray, z: np.ndarray) -> float:
-        """Return ``log p(z)``, proportions integrated out; ``log p(labels, z)`` has a second term."""
+    def log_likelihood(
+        self, labels: np.ndarray, offsets: np.ndarray, z: np.ndarray, *tables: np.ndarray
+    ) -> float:
+        """Return ``log p(labels, z)``, proportions and label probabilities integrated out."""
         from scipy.special import gammaln
 
-        K, seen = self.n_clusters, (labels >= 0).sum(axis=1)
+        K, seen, (by_label, by_partition) = self.n_clusters, (labels >= 0).sum(axis=1), tables
         log_gammas = gammaln(self.alpha + np.arange(labels.shape[1] + 1.0)) - gammaln(self.alpha)
         proportions = gibbs.log_prior(labels, z, log_gammas, K)
-        return float(proportions + (gammaln(K * self.alpha) - gammaln(K * self.alpha + seen)).sum())
-
-    def log_probabilities(self, offsets: np.ndarray, by_label: np.ndarray, by_partition: np.ndarray) -> float:
-        """Return ``log p(labels | z)``, label probabilities integrated out."""
-        from scipy.special import gammaln
-
+        proportions += (gammaln(K * self.alpha) - gammaln(K * self.alpha + seen)).sum()
         sizes = np.diff(offsets)[:, None] * self.omega
         probabilities = (gammaln(sizes) - gammaln(sizes + by_partition)).sum()
-        return float(probabilities + (gammaln(self.omega + by_label) - gammaln(self.omega)).sum())
+        probabilities += (gammaln(self.omega + by_label) - gammaln(self.omega)).sum()
+        return float(proportions) + float(probabilities)
 
 
 # The mixture of multinomials

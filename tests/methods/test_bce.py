@@ -271,7 +271,7 @@ def test_log_likelihood__is_the_product_of_predictive_probabilities_by_which_lab
     labels, offsets, sizes = ensemble.read(0, ensemble.n_objects), ensemble.offsets, ensemble.n_clusters
     z = np.random.default_rng(seed).integers(K, size=labels.shape, dtype=np.uint8)
     sampler, tables = Sampler(K, 0, 1, 0.7, 0.4, "random", 0), counts_of(labels, offsets, z, K)
-    found = sampler.log_proportions(labels, z) + sampler.log_probabilities(offsets, *tables)
+    found = sampler.log_likelihood(labels, offsets, z, *tables)
     assert found == pytest.approx(naive.log_joint(labels, z, K, sizes, 0.7, 0.4))
     i, u = np.argwhere(labels >= 0)[seed % np.count_nonzero(labels >= 0)]
     weights, joint = naive.gibbs_weights(labels, z, i, u, K, sizes, 0.7, 0.4), np.empty(K)
