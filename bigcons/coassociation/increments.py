@@ -88,14 +88,8 @@ def did_matrix(
     """
     ensemble, budget = as_ensemble(x), DataBudget(parse_size(memory))
     with open_engine(client) as engine:
-        return similarity_matrix(
-            *(features, ensemble, engine, budget, 8),
-            normalize=normalize,
-            weights=weights,
-            exclude_self=exclude_self,
-            increments=increments,
-            pair_model=pair_model,
-        )
+        options = normalize, weights, exclude_self, increments, pair_model
+        return similarity_matrix(features, ensemble, engine, budget, 8, *options)
 
 
 def similarity_matrix(
@@ -104,7 +98,6 @@ def similarity_matrix(
     engine: Engine,
     budget: DataBudget,
     bytes_per_pair: int,
-    *,
     normalize: str,
     weights: Any,
     exclude_self: bool,
@@ -259,19 +252,14 @@ def _clusters_of(labels: np.ndarray) -> list[np.ndarray]:
 # The law, and the tree of a cluster
 
 
-def increment_density(w: np.ndarray, mean: float) -> np.ndarray:
-    """Return the density ``p(w; lambda)`` of increments ``w >= 0`` with the given mean, float64.
-
-    Falls from ``pi (2 - sqrt 2) / (2 sqrt 2 lambda)`` at 0. The paper's form, with ``exp(-s^2) erfc(s)``
-    written as ``exp(-2 s^2) erfcx(s)``, which does not underflow before its factor does.
-    """
-    return np.exp(log_increment_density(w, mean))
-
-
 def log_increment_density(w: np.ndarray, mean: float) -> np.ndarray:
-    """Return the natural logarithm of the density, for a mean above 0."""
-    s = _reduced(w, mean)
-    return np.log(np.sqrt(np.pi) * _scale(mean)) - 2.0 * s * s + np.log(_factor(s))
+    """Return the logarithm of the density ``p(w; lambda)`` of increments ``w >= 0`` with a mean above 0.
+
+    The density falls from ``pi (2 - sqrt 2) / (2 sqrt 2 lambda)`` at 0. The paper's form, with
+    ``exp(-s^2) erfc(s)`` written as ``exp(-2 s^2) erfcx(s)``, which does not underflow before its factor does.
+    """
+    s, scale = _reduced(w, mean), np.sqrt(np.pi) * (2.0 - np.sqrt(2.0)) / (2.0 * np.sqrt(2.0) * mean)
+    return np.log(np.sqrt(np.pi) * scale) - 2.0 * s * s + np.log(_factor(s))
 
 
 def increment_ratio(w: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
@@ -280,15 +268,11 @@ def increment_ratio(w: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
     return np.exp(-2.0 * s * s) * _factor(s)
 
 
-def _scale(mean: float | np.ndarray) -> float | np.ndarray:
-    return np.sqrt(np.pi) * (2.0 - np.sqrt(2.0)) / (2.0 * np.sqrt(2.0) * mean)
-
-
 def _reduced(w: np.ndarray, mean: float | np.ndarray) -> np.ndarray:
     """Return ``s``, infinite where an increment is above a mean of 0."""
     w = np.asarray(w, np.float64)
     quotient = np.divide(w, mean, out=np.where(w > 0, np.inf, 0.0), where=np.asarray(mean) > 0)
-    return quotient * _scale(1.0)
+    return quotient * (np.sqrt(np.pi) * (2.0 - np.sqrt(2.0)) / (2.0 * np.sqrt(2.0)))
 
 
 def _factor(s: np.ndarray) -> np.ndarray:

@@ -839,14 +839,8 @@ class DID(ConsensusClusterer):
         # a pair of objects: the matrix and condensed distances, or the workspace of the eigenvectors too
         bytes_per_pair = 32 if self.linkage == "spectral" else 12
         budget = data_budget(self.memory, engine, ensemble)
-        matrix = similarity_matrix(
-            *(self.features, ensemble, engine, budget, bytes_per_pair),
-            normalize=self.normalize,
-            weights=self.weights,
-            exclude_self=self.exclude_self,
-            increments=self.increments,
-            pair_model=self.pair_model,
-        )
+        options = self.normalize, self.weights, self.exclude_self, self.increments, self.pair_model
+        matrix = similarity_matrix(self.features, ensemble, engine, budget, bytes_per_pair, *options)
         weights = None if self.weights is None else np.asarray(self.weights, np.float64)
         survey = take_survey(ensemble, engine, seed, 0, weights)
         labeled = np.setdiff1d(np.arange(ensemble.n_objects), survey.unlabeled, assume_unique=True)
