@@ -256,7 +256,7 @@ def log_increment_density(w: np.ndarray, mean: float) -> np.ndarray:
     """Return the logarithm of the density ``p(w; lambda)`` of increments ``w >= 0`` with a mean above 0.
 
     The density falls from ``pi (2 - sqrt 2) / (2 sqrt 2 lambda)`` at 0. The paper's form, with
-    ``exp(-s^2) erfc(s)`` written as ``exp(-2 s^2) erfcx(s)``, which does not underflow before its factor does.
+    ``exp(-s^2) erfc(s)`` written as ``exp(-2 s^2) erfcx(s)``, which does not underflow before its factor.
     """
     s, scale = _reduced(w, mean), np.sqrt(np.pi) * (2.0 - np.sqrt(2.0)) / (2.0 * np.sqrt(2.0) * mean)
     return np.log(np.sqrt(np.pi) * scale) - 2.0 * s * s + np.log(_factor(s))

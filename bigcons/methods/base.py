@@ -39,16 +39,9 @@ from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine
 from bigcons.run.results import Found, Output, Results, Use
 from bigcons.run.survey import MemoryPlan
 from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.store import consensus as stores
 from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, Trust, cluster_rows
-from bigcons.store.consensus import (
-    OF_SIZES,
-    PLACING,
-    TREE,
-    Consensus,
-    clusters_in_words,
-    fit_results,
-    write_rows,
-)
+from bigcons.store.consensus import Consensus, write_rows
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_read
 from bigcons.store.generator import Generator
 from bigcons.store.pairs import PairTable
@@ -471,16 +464,16 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
-                results=fit_results(self),
+                results=stores.fit_results(self),
                 provenance={"ensemble": out.source, **out.read, **self._provenance(out)},
             )
             if self.places() and self._parts is not None:
                 facts = {"method": type(self).__name__, "labels": out.fingerprint["labels"]}
                 weights = self._partition_weights()
                 counted = {} if weights is None else {"counted": weights}
-                writer.write_parts(PLACING, facts, {**self._parts, "order": self._order, **counted})
+                writer.write_parts(stores.PLACING, facts, {**self._parts, "order": self._order, **counted})
             if (tree := getattr(self, "tree_", None)) is not None:
-                writer.write_parts(TREE, *tree.parts())
+                writer.write_parts(stores.TREE, *tree.parts())
             committing.enter_context(progress("write to disk", ensemble.n_objects))
         consensus = Consensus.open(out.path)
         self.labels_ = consensus.labels if labels is None else labels
@@ -571,12 +564,12 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """Show the parameters and, once fitted, the results."""
         if not hasattr(self, "labels_"):
             return f"<pre>{html.escape(repr(self))}</pre>"
-        n_missing, results = int((self.labels_ < 0).sum()), fit_results(self)
-        n_found, n_tiny = (results.pop(name, None) for name in OF_SIZES)
+        n_missing, results = int((self.labels_ < 0).sum()), stores.fit_results(self)
+        n_found, n_tiny = (results.pop(name, None) for name in stores.OF_SIZES)
         facts = {
             "objects": f"{self.labels_.size:,}",
             "objects without any label": f"{n_missing:,}" if n_missing else None,
-            "clusters": clusters_in_words(n_found, n_tiny, self._n_columns),
+            "clusters": stores.clusters_in_words(n_found, n_tiny, self._n_columns),
             **{name.replace("_", " "): value for name, value in results.items()},
         }
         clusters = None if self._trust is None else self._trust.clusters

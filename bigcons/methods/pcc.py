@@ -34,17 +34,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bigcons import errors
 from bigcons.coassociation import count
 from bigcons.coassociation.counts import sample_in_memory
 from bigcons.coassociation.factorized import AgreementSums
 from bigcons.divergences import Divergence, resolve_divergence
-from bigcons.errors import (
-    ConsensusWarning,
-    ConvergenceWarning,
-    InvalidInputError,
-    MemoryBudgetError,
-    warn_user,
-)
+from bigcons.errors import InvalidInputError, warn_user
 from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import l2_slope, newton_search
 from bigcons.memory import (
@@ -269,7 +264,7 @@ class PCC(ConsensusClusterer):
                 if at.is_settled
                 else f"PCC stopped at max_iter before it settled, with a KKT gap of {self.gap_:.2g}; "
                 "raise max_iter or tol if the labels still change.",
-                ConvergenceWarning,
+                errors.ConvergenceWarning,
             )
 
     def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
@@ -296,7 +291,7 @@ def warn_of_coarse_labels(ensemble: Ensemble, n_clusters: int, weights: Weights 
             f"the partitions have {mean:.3g} clusters on average, far fewer than n_clusters={n_clusters}: by "
             "chance they join objects of different clusters, which PCC then merges; "
             "use ConsensusTree.",
-            ConsensusWarning,
+            errors.ConsensusWarning,
         )
     return is_coarse
 
@@ -322,7 +317,7 @@ def warn_of_fine_labels(survey: Survey, n_clusters: int, weights: Weights | None
             f"the labels join {100 * joined:.2g} % of the pairs of objects, but {n_clusters} clusters at "
             f"least {100 * least:.2g} %: PCC then tends to clusters of equal size, whatever the classes; "
             "try eac-average, eac-single or mcla, or a larger n_clusters.",
-            ConsensusWarning,
+            errors.ConsensusWarning,
         )
 
 
@@ -453,7 +448,7 @@ def choose_problem(model: Any, ensemble: Ensemble, engine: Engine) -> Problem:
             )
     n_bytes = problem.statistics_bytes(ensemble)
     if memory is None and n_bytes > DEFAULT_DATA_BYTES:
-        raise MemoryBudgetError(
+        raise errors.MemoryBudgetError(
             f"PCC of {problem.n_clusters:,} clusters needs tables of {format_size(n_bytes)} a block; "
             f"pass memory='{enough_for(8 * n_bytes)}' to allow it, or use ConsensusTree.",
             needed=n_bytes,
@@ -676,7 +671,7 @@ def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, memory: in
         *(len(near.blocks), len(rounds), n_tasks, format_size(task)),
     )
     if memory is not None and task * n_tasks > memory:
-        raise MemoryBudgetError(
+        raise errors.MemoryBudgetError(
             f"blocked PCC needs {format_size(task * n_tasks)} for {n_tasks} concurrent blocks, over the "
             f"{format_size(memory)} left; raise memory=, use fewer workers, or sample the pairs again in "
             "tiles, with a smaller budget.",
@@ -975,5 +970,5 @@ def warn_of_few_pairs(pairs: PairTable, n_clusters: int) -> None:
             f"objects are in {per_object:.3g} pairs on average, too few to tell {n_clusters} clusters apart; "
             f"use pairs='all', or a share of {enough:.2g} or more, 3 pairs an object for each "
             "cluster.",
-            ConsensusWarning,
+            errors.ConsensusWarning,
         )
