@@ -619,14 +619,12 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             ids=ensemble.id_column,
         ) as writer:
             arrays = writer.arrays
-            written = self._placed(
-                ensemble,
-                lambda block, labels, memberships: write_rows(
-                    arrays, block.start, {"labels": labels, "memberships": memberships}
-                ),
-            )
-            for of_block in written:
-                writer.note(of_block)
+
+            def write(block: Block, labels: np.ndarray, memberships: np.ndarray | None) -> Any:
+                return write_rows(arrays, block.start, {"labels": labels, "memberships": memberships})
+
+            for written in self._placed(ensemble, write):
+                writer.note(written)
             source = ensemble.path or origin(x)
             writer.describe(provenance={"ensemble": source, "predicted_by": repr(self)})
         return Consensus.open(out).labels
@@ -649,11 +647,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         ignored. Cost: that of `predict`, and a pass.
         """
         ensemble = self._labels_of(x)
-        labels = self.predict(ensemble)
-        weights = self._partition_weights()
-        return average_criterion(
-            "adjusted_rand", ensemble, labels, weighted=True, weights=weights, client=self.client
-        )
+        how: dict[str, Any] = {"weighted": True, "weights": self._partition_weights(), "client": self.client}
+        return average_criterion("adjusted_rand", ensemble, self.predict(ensemble), **how)
 
     @_if_it_places  # type: ignore[untyped-decorator]
     def predict_features(self, features: Any, *, id: Column | None = None) -> Placed:

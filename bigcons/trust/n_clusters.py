@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import bigcons.generate
-from bigcons.errors import InvalidInputError, first_line
+from bigcons.errors import InvalidInputError
 from bigcons.io.columns import Column, Columns, select
 from bigcons.memory import Block
 from bigcons.progress import progress
@@ -464,14 +464,7 @@ def null_reference(
 
     def evidence_in(points: np.ndarray) -> np.ndarray:
         """Return the largest evidence for 2, 3, ... clusters or more, 0 of more than are compared."""
-        try:
-            made = make(points, **options, random_state=seed)
-        except InvalidInputError as error:
-            raise InvalidInputError(
-                f"a reference is made of {len(points):,} of the objects, which cannot be clustered as the "
-                f"ensemble was ({first_line(error)}); leave features out.",
-                parameter="features",
-            ) from None
+        made = make(points, **options, random_state=seed)
         of_numbers = np.maximum(evidence(search(made, engine, seed).choice.table), 0.0)
         return np.append(np.maximum.accumulate(of_numbers[1:][::-1])[::-1], 0.0)
 
