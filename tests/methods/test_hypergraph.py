@@ -292,17 +292,6 @@ def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
     assert min(found.start_objectives) < records[-1]["objective"]
 
 
-def test_kmeans_of_unit_rows__has_no_center_near_the_origin_that_takes_all_weak_rows():
-    rng, K = np.random.default_rng(2), 60
-    classes, rows = unit_rows(K, 40 * K, rng.choice([0.05, 0.3], (40 * K, 1)), rng)
-    with one_thread():
-        found, drawn = kmeans_of_unit_rows(rows, K, 3, 0), KMeans(K, n_init=3, random_state=0).fit(rows)
-    assert np.bincount(drawn.labels_).max() > 3 * 40
-    assert np.bincount(found.labels).max() < 2 * 40
-    assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_) + 0.1
-    np.testing.assert_allclose((found.centers**2).sum(axis=1), 1.0)
-
-
 def test_fit__lets_no_cluster_take_the_objects_with_few_labels():
     K, n = 150, 6000
     shape = {"shares": [1 / K] * K, "n_clusters": (10, 40), "missing": 0.5}
@@ -375,31 +364,6 @@ def test_mcla__ties_go_to_the_lowest_or_to_any_of_the_best():
     np.testing.assert_array_equal(random.labels_, random.memberships_.argmax(axis=1))
     np.testing.assert_array_equal(MCLA(2, ties="random", random_state=0).fit(labels).labels_, random.labels_)
     assert (MCLA(2, ties="random", random_state=1).fit(labels).labels_ != random.labels_).any()
-
-
-def uneven_partitions(seed):
-    """Return six groups of uneven sizes, and partitions that merge or split them."""
-    rng = np.random.default_rng(seed)
-    truth = rng.choice(6, 2000, p=[0.3, 0.22, 0.18, 0.14, 0.1, 0.06])
-    labels = np.empty((2000, 40), int)
-    for u in range(40):
-        k = rng.integers(2, 11)
-        names = rng.permutation(
-            np.concatenate([np.arange(min(k, 6)), rng.integers(min(k, 6), size=max(6 - k, 0))])
-        )
-        column = names[truth]
-        for new in range(6, k):
-            column[(truth == rng.integers(6)) & (rng.random(2000) < 0.5)] = new
-        wrong = rng.random(2000) < 0.25
-        column[wrong] = rng.integers(k, size=wrong.sum())
-        labels[:, u] = column
-    return truth, labels
-
-
-@pytest.mark.parametrize("seed", [7, 9, 16])  # where average linkage falls to 0.65 and less
-def test_mcla__is_safe_from_partitions_of_uneven_numbers(seed):
-    truth, labels = uneven_partitions(seed)
-    assert adjusted_rand(truth, MCLA(6, random_state=0).fit(labels).labels_) > 0.95
 
 
 # The paper's experiments
