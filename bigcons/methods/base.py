@@ -31,7 +31,7 @@ from bigcons.io.columns import Column, Columns, given_for, select
 from bigcons.io.files import is_parquet, origin
 from bigcons.io.ids import Ids
 from bigcons.memory import Block
-from bigcons.methods.placing import Placed, PlacedFeatures, PlaceTask, Recoding, place_task
+from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_task, placed_by_features
 from bigcons.metrics.clusterings import average_criterion
 from bigcons.progress import progress
 from bigcons.run import results as runs
@@ -671,11 +671,11 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self, "labels_")
         with open_engine(self.client) as engine:
-            placed = PlacedFeatures(self, features, id, engine)
-            parts = [*placed]
+            data, _, blocks = placed_by_features(self, features, id, engine)
+            parts = [*blocks]
         soft = np.concatenate([part.memberships for part in parts]) if self.info.soft else None
         labels, is_far = (np.concatenate([getattr(p, n) for p in parts]) for n in ("labels", "is_far"))
-        return Placed(labels, soft, is_far, placed.data.ids, parts[0].support)
+        return Placed(labels, soft, is_far, data.ids, parts[0].support)
 
     def _labels_of(self, x: Any, *, with_ids: bool = False) -> Ensemble:
         """Return base labels of new objects; what cannot be such may be features."""

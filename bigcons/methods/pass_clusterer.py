@@ -176,12 +176,8 @@ def partition_order(n_partitions: int, seed: int, number: int) -> np.ndarray:
 def given_clusters(init: Any, n_objects: int, n_clusters: int, names: str) -> np.ndarray:
     """Return clusters (n_objects,) int32 that a caller gives; ``names`` are the other values of ``init``."""
     given = np.array(init)
-    if (
-        given.shape != (n_objects,)
-        or given.dtype.kind not in "iu"
-        or given.min() < -1
-        or given.max() >= n_clusters
-    ):
+    are_labels = given.shape == (n_objects,) and given.dtype.kind in "iu"
+    if not are_labels or given.min() < -1 or given.max() >= n_clusters:
         raise InvalidInputError(
             f"init has shape {given.shape} and type {given.dtype}; pass {names} or {n_objects} integer "
             f"labels from 0 to {n_clusters - 1}, -1 where there is none."

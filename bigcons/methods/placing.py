@@ -102,10 +102,8 @@ class Recoding:
     """
 
     def __init__(self, fitted: Ensemble) -> None:
-        values = zip(fitted.categories, fitted.n_clusters, strict=True)
-        self.values: list[np.ndarray] = [
-            np.arange(k) if categories is None else np.asarray(categories) for categories, k in values
-        ]
+        parts = zip(fitted.categories, fitted.n_clusters, strict=True)
+        self.values: list[np.ndarray] = [np.arange(k) if of is None else np.asarray(of) for of, k in parts]
         """The original label of every dense label of every partition."""
         self.names: list[str] = list(fitted.names)
         self.is_named: bool = self.names != [f"p{u}" for u in range(len(self.names))]
@@ -205,36 +203,35 @@ def place_task(
     return task
 
 
-class PlacedFeatures:
-    """The rows of a table of features, placed by a method block by block as they are iterated."""
+def placed_by_features(
+    model: Any, features: Any, id: Column | None, engine: Engine
+) -> tuple[Features, NewRows, Iterator[Placed]]:
+    """Return a table of features, its rows as a generator takes them, and the blocks as a method places them.
 
-    def __init__(self, model: Any, features: Any, id: Column | None, engine: Engine) -> None:
-        generator: Generator | None = model._generator
-        if generator is None:
-            raise InvalidInputError(
-                "the ensemble was not generated from features, or by an older version; fit one of "
-                "bigcons.generate.kmeans, or pass base labels to predict."
-            )
-        self.data: Features = generator.open(features, id=id)
-        self.rows: NewRows = NewRows(self.data, generator.encoding.scaling)
-        place = model._place_task(tables_of_generator(generator, model._recoding.values))
-        assign, self._engine = generator.task(), engine
+    Blocks are placed as they are iterated, without ids; at the end some rows are warned of.
+    """
+    generator: Generator | None = model._generator
+    if generator is None:
+        raise InvalidInputError(
+            "the ensemble was not generated from features, or by an older version; fit one of "
+            "bigcons.generate.kmeans, or pass base labels to predict."
+        )
+    data = generator.open(features, id=id)
+    rows, assign, support = NewRows(data, generator.encoding.scaling), generator.task(), None
+    place = model._place_task(tables_of_generator(generator, model._recoding.values))
+    if model._trust is not None:
+        support = ClusterSupport.of_table(model._trust.clusters, np.arange(model._n_columns)).clusters
 
-        def task(item: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-            labels, is_far = assign(item)
-            return *place(labels), is_far
+    def task(item: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        labels, is_far = assign(item)
+        return *place(labels), is_far
 
-        self._task = task
-        self._support: np.ndarray | None = None
-        if model._trust is not None:
-            clusters = model._trust.clusters
-            self._support = ClusterSupport.of_table(clusters, np.arange(model._n_columns)).clusters
+    def blocks() -> Iterator[Placed]:
+        for labels, memberships, is_far in engine.map(task, rows):
+            yield Placed(labels, memberships, is_far, None, support)
+        rows.warn()
 
-    def __iter__(self) -> Iterator[Placed]:
-        """Yield the blocks in order, without ids; warn of some rows at the end."""
-        for labels, memberships, is_far in self._engine.map(self._task, self.rows):
-            yield Placed(labels, memberships, is_far, None, self._support)
-        self.rows.warn()
+    return data, rows, blocks()
 
 
 def tables_of_generator(generator: Generator, values: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -294,10 +291,10 @@ def place_file(
         )
     sizes, total, n_far = np.zeros(model._n_columns, np.int64), 0.0, 0
     with ExitStack() as stack:
-        placed_features = PlacedFeatures(model, features, id, stack.enter_context(open_engine(client)))
-        data, write = placed_features.data, None
+        engine, write = stack.enter_context(open_engine(client)), None
+        data, rows, blocks = placed_by_features(model, features, id, engine)
         id_blocks = iter(()) if data.ids is None else data.ids.blocks(data.chunk_rows)
-        for placed in placed_features:
+        for placed in blocks:
             columns = placed.columns()
             sizes += np.bincount(placed.labels[placed.labels >= 0], minlength=sizes.size)
             total += float(columns["confidence"].sum(dtype=float)) if model.info.soft else math.nan
@@ -319,4 +316,4 @@ def place_file(
         )
     confidence = total / data.n_objects if model.info.soft else None
     return {"n_objects": data.n_objects, "sizes": sizes.tolist(), "mean_confidence": confidence,
-            "far_share": far_share, "n_unseen": placed_features.rows.n_unseen}  # fmt: skip
+            "far_share": far_share, "n_unseen": rows.n_unseen}  # fmt: skip
