@@ -214,7 +214,7 @@ def test_trust__compares_partitions_by_all_pairs_of_objects_coarse_and_fine_ones
         (lambda: trust(np.zeros((3, 2), int), [0, 1]), "2 objects"),
         (lambda: trust(np.zeros((3, 2), int), ["a", "b", "c"]), "whole numbers"),
         (lambda: trust(np.zeros((3, 2), int), [0, 1, 2**31]), "whole numbers"),
-        (lambda: reliability([0, 1, 1], [0, 1, 1], [0.5, 0.5]), "one of each per object"),
+        (lambda: reliability([0, 1, 1], [0, 1, 1], [0.5, 0.5]), "pass one row each"),
         (lambda: reliability([0, 1, 1], [0, 1, 1], [0.5, np.nan, 0.5]), "pass probabilities"),
     ],
 )
