@@ -78,13 +78,6 @@ def test_reference__takes_every_generator_and_option_as_a_store_records_them(tmp
     assert ensemble.provenance.get("train") == options.get("train", ensemble.provenance.get("train"))
 
 
-def test_reference__says_where_its_sample_is_too_small():
-    x = np.random.default_rng(0).normal(size=(4000, 2))
-    ensemble = generate.kmeans(x, n_partitions=2, n_clusters=2100, sample=1, client="serial")
-    with pytest.raises(InvalidInputError, match="made of 2,000 of the objects"):
-        reference(ensemble, x)
-
-
 def test_consensus_tree__has_a_p_value_of_each_number_of_clusters(references):
     x = cloud_and_three()[1]
     tree = consensus_tree(made(x), features=x, n_draws=2, random_state=0, client="serial")
