@@ -120,10 +120,7 @@ class Alternating(Correspondence):
 
         def start(u: int) -> Grouping:
             groups = first_groups(similarity, offsets, sizes, u, self.n_clusters)
-            return alternate(
-                *(rows, offsets, groups, self.n_clusters, times, self.max_iter),
-                one_to_one=self._one_to_one,
-            )
+            return self._alternate(rows, offsets, groups, times)
 
         n_own = np.diff(offsets)
         draws = generator(seed, "correspondence.starts").random(len(n_own))
@@ -131,6 +128,40 @@ class Alternating(Correspondence):
         starts = order[: self.n_init]
         with closing(local_engine(engine).map(start, starts.tolist())) as found:
             return best_start(found, lambda grouping: grouping.objective, lower_is_better=False)
+
+    def _alternate(
+        self, similarity: np.ndarray, offsets: np.ndarray, groups: np.ndarray, times: np.ndarray
+    ) -> Grouping:
+        """Regroup the base clusters of one partition after another until none moves.
+
+        ``similarity`` (B, B): that of base clusters (columns) to others, times the weights of these,
+        `rounded`. If none of the sweeps settles (a sweep need not raise the objective), the best one is kept.
+        """
+        from scipy.optimize import linear_sum_assignment
+
+        def objective(groups: np.ndarray) -> float:
+            summed = similarity.T @ incidence.one_hot(groups, self.n_clusters)
+            return mean_similarity(summed, offsets, groups, times)
+
+        sweeps = [groups]
+        for _ in range(self.max_iter):
+            groups = groups.copy()
+            for first, last in pairwise(offsets):
+                others = incidence.one_hot(groups, self.n_clusters)
+                others[first:last] = 0.0
+                resemblance = (similarity[:, first:last].T @ others) / incidence.divisors(times @ others)
+                if self._one_to_one:
+                    cluster, group = linear_sum_assignment(resemblance, maximize=True)
+                    groups[first:last] = -1
+                    groups[first + cluster] = group
+                else:
+                    groups[first:last] = resemblance.argmax(axis=1)
+            if (groups == sweeps[-1]).all():
+                return Grouping(groups, objective(groups))
+            sweeps.append(groups)
+        objectives = [objective(groups) for groups in sweeps[1:]]
+        best = int(np.argmax(objectives))
+        return Grouping(sweeps[1 + best], objectives[best], is_settled=False)
 
 
 class CCC(Alternating):
@@ -377,47 +408,6 @@ def rounded(rows: np.ndarray) -> np.ndarray:
     # sums take 51 bits of the 53 of a double
     unit = 2.0 ** (np.ceil(np.log2(max(rows.sum(axis=0).max(), 1.0))) - 51)
     return np.asarray(np.rint(rows / unit) * unit)
-
-
-def alternate(
-    similarity: np.ndarray,
-    offsets: np.ndarray,
-    groups: np.ndarray,
-    n_groups: int,
-    times: np.ndarray,
-    max_iter: int,
-    *,
-    one_to_one: bool,
-) -> Grouping:
-    """Regroup the base clusters of one partition after another until none moves.
-
-    ``similarity`` (B, B): that of base clusters (columns) to others, times the weights of these, `rounded`.
-    If none of ``max_iter`` sweeps settles (a sweep need not raise the objective), the best one is kept.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    def objective(groups: np.ndarray) -> float:
-        return mean_similarity(similarity.T @ incidence.one_hot(groups, n_groups), offsets, groups, times)
-
-    sweeps = [groups]
-    for _ in range(max_iter):
-        groups = groups.copy()
-        for first, last in pairwise(offsets):
-            others = incidence.one_hot(groups, n_groups)
-            others[first:last] = 0.0
-            resemblance = (similarity[:, first:last].T @ others) / incidence.divisors(times @ others)
-            if one_to_one:
-                cluster, group = linear_sum_assignment(resemblance, maximize=True)
-                groups[first:last] = -1
-                groups[first + cluster] = group
-            else:
-                groups[first:last] = resemblance.argmax(axis=1)
-        if (groups == sweeps[-1]).all():
-            return Grouping(groups, objective(groups))
-        sweeps.append(groups)
-    objectives = [objective(groups) for groups in sweeps[1:]]
-    best = int(np.argmax(objectives))
-    return Grouping(sweeps[1 + best], objectives[best], is_settled=False)
 
 
 def mean_similarity(
