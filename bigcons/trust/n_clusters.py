@@ -268,9 +268,15 @@ def search(
         least = check_int("k_range[0]", k_range[0])
         most = check_int("k_range[1]", k_range[1], at_least=least, at_most=max(ensemble.n_objects, least))
     sample: Sample | None = None
+    rows = np.empty(0, np.int64)
+
+    def take(block: Block) -> list[np.ndarray]:
+        """Return the labels, or memberships, of the sampled objects of a block."""
+        chosen = block.rows_of(rows)
+        return [ensemble.read(block.start, block.stop)[chosen]] if chosen.size else []
 
     def sample_for(n_groups: int) -> Sample:
-        nonlocal sample
+        nonlocal sample, rows
         n_rows = min(grouping.rows_for(n_groups), ensemble.n_objects)
         held = grouping.plan_bytes(ensemble, n_rows, n_groups, most or n_groups)
         held += 2 * label_bytes(ensemble, n_rows)
@@ -278,11 +284,13 @@ def search(
         plan = MemoryPlan(held, block_label_bytes(ensemble), per_result)
         plan.check(purpose, engine, ensemble, memory)
         if sample is None or len(sample.labels) < n_rows:
-            sample = Sample(sample_rows(ensemble, engine, seed, n_rows), ensemble.offsets, counts)
+            rows = draw_rows(ensemble.n_objects, n_rows, seed, "n_clusters.sample")
+            with progress("sample to choose n_clusters", ensemble.n_objects) as listener:
+                parts = fold(engine, ensemble.blocks(), take, list.__add__, progress=listener)
+            sample = Sample(np.concatenate(parts), ensemble.offsets, counts)
         return sample
 
-    found = search_sample(sample_for, ensemble.n_objects, least, most)
-    found = found._replace(rows=rows_of_sample(ensemble, seed, len(found.sample.given)))
+    found = search_sample(sample_for, ensemble.n_objects, least, most)._replace(rows=rows)
     logger.info("%r", found.choice)
     return found
 
@@ -370,24 +378,6 @@ def choice_of_tree(
         best.insert(int(bool(best) and agreement[best[0]] >= half_way), 1)
     told = best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1])
     return NClustersChoice(*told, n_sampled=int(groups.sizes.sum()))
-
-
-def rows_of_sample(ensemble: Ensemble, seed: int, n_rows: int) -> np.ndarray:
-    """Return which objects are sampled, at most ``n_rows``, ascending."""
-    return draw_rows(ensemble.n_objects, n_rows, seed, "n_clusters.sample")
-
-
-def sample_rows(ensemble: Ensemble, engine: Engine, seed: int, n_rows: int) -> np.ndarray:
-    """Return the labels (rows, M), or memberships, of at most ``n_rows`` random objects, in order."""
-    chosen = rows_of_sample(ensemble, seed, n_rows)
-
-    def take(block: Block) -> list[np.ndarray]:
-        rows = block.rows_of(chosen)
-        return [ensemble.read(block.start, block.stop)[rows]] if rows.size else []
-
-    with progress("sample to choose n_clusters", ensemble.n_objects) as listener:
-        parts = fold(engine, ensemble.blocks(), take, list.__add__, progress=listener)
-    return np.concatenate(parts)
 
 
 def place_all(
