@@ -45,14 +45,6 @@ def test_sample_pairs__every_set_of_pairs_is_equally_likely(n_pairs):
     assert chisquare(list(drawn.values())).pvalue > 0.001
 
 
-def test_sample_pairs__uniform_over_the_triangle():
-    n_objects, n_bins = 100_000, 50
-    i, j = sample_pairs(n_objects, n_pairs=100_000, random_state=0)
-    numbers = np.array(numbers_of_pairs(i, j, n_objects))
-    counts = np.bincount(numbers * n_bins // count_all_pairs(n_objects), minlength=n_bins)
-    assert chisquare(counts).pvalue > 0.001
-
-
 def test_sample_pairs__share_number_and_neighbors_say_the_same():
     expected = sample_pairs(1001, n_pairs=5005, random_state=7)
     for asked in ({"share": 0.01}, {"per_object": 10}):

@@ -14,7 +14,6 @@ from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.generate import mask_labels
 from bigcons.kernels import bce as kernel
 from bigcons.kernels import gibbs
-from bigcons.kernels._jit import jit
 from bigcons.kernels.cluster_tables import rows_together
 from bigcons.methods.bce import (
     ALPHA_FLOOR,
@@ -57,20 +56,6 @@ def e_step(labels, offsets, beta, alpha, gamma, tol=0.0, steps=3):
     updated, counts, log_means = np.empty_like(gamma), np.zeros_like(beta), np.zeros_like(alpha)
     found = kernel.e_step(labels, offsets, beta, alpha, gamma, updated, counts, log_means, tol, steps)
     return updated, counts, log_means, *found
-
-
-@jit
-def digammas(x, out):
-    for i in range(x.size):
-        out[i] = kernel.digamma(x[i])
-
-
-def test_digamma__is_scipys():
-    x = np.concatenate([np.geomspace(1e-6, 1e12, 20_000), np.linspace(1.4, 1.5, 1001)])
-    found = np.empty_like(x)
-    digammas(x, found)
-    expected = digamma(x)
-    assert (np.abs(found - expected) <= 1e-12 * np.maximum(np.abs(expected), 1)).all()
 
 
 @given(problems(), st.integers(0, 4))

@@ -10,7 +10,7 @@ from scipy.cluster.hierarchy import cophenet, cut_tree, is_valid_linkage, linkag
 from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
-from bigcons.coassociation.counts import condensed_distances, count_rows, distance
+from bigcons.coassociation.counts import condensed_distances
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import DataBudget
 from bigcons.methods.evidence import (
@@ -24,7 +24,6 @@ from bigcons.methods.evidence import (
     cut,
     largest_lifetime,
     linkage_matrix,
-    single_link,
     unique_rows,
 )
 from bigcons.metrics import adjusted_rand
@@ -106,21 +105,6 @@ def test_eac_single__has_the_heights_of_scipy_on_all_objects(normalize, labels):
     expected = linkage(distances, "single")[:, 2] if len(distances) else np.empty(0)
     np.testing.assert_allclose(heights_of_objects(model, labels, normalize), expected, atol=1e-12)
     assert model.objective_ == pytest.approx(expected.sum())
-
-
-@pytest.mark.parametrize("normalize", ["observed", "all"])
-@pytest.mark.parametrize(("missing", "n_clusters"), [(0.0, 12), (0.2, 12), (0.6, 3)])
-def test_single_link__has_the_heights_of_scipy(normalize, missing, n_clusters):
-    for seed, n_objects in enumerate((2, 40, 120, 600)):  # 600 grow in three stretches
-        _, labels = planted(n_objects, 10, n_clusters, wrong=0.3, missing=missing, seed=seed)
-        rows = np.unique(labels[(labels >= 0).any(axis=1)], axis=0).astype(np.int8)
-        expected = linkage(condensed_distances(rows, normalize, SerialEngine()), "single")[:, 2]
-        merges = single_link(rows, normalize)
-        np.testing.assert_allclose(merges.heights, expected, atol=1e-12)
-        n_agree, n_seen = count_rows(rows, rows, merges.first, merges.second)
-        joined = distance(n_agree, n_seen, 10, normalize)
-        np.testing.assert_array_equal(merges.heights, joined)
-        assert len(np.unique(cut(merges, len(rows)))) == 1
 
 
 @pytest.mark.parametrize("normalize", ["observed", "all"])
@@ -243,20 +227,6 @@ def test_lifetime__keeps_to_n_clusters_and_of_equal_ones_takes_more():
     assert EACAverage(3, criterion="lifetime").fit(labels).n_clusters_ <= 3
     steps = np.tri(5, 4, -1, dtype=int)  # each row differs from the next in one partition: 2 to 4 are equal
     assert EACSingle(None, criterion="lifetime").fit(steps).n_clusters_ == 4
-
-
-def test_unique_rows__of_a_stored_ensemble_are_those_of_all_objects(tmp_path):
-    rng = np.random.default_rng(0)
-    labels = rng.integers(-1, 2, (300, 4))
-    stored = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=32)
-    rows = unique_rows(stored, SerialEngine(), budget=DataBudget(10**9), remedy="")
-    labeled = (labels >= 0).any(axis=1)
-    values, first, counts = np.unique(labels[labeled], axis=0, return_index=True, return_counts=True)
-    order = np.argsort(first)
-    np.testing.assert_array_equal(rows.labels, values[order])
-    np.testing.assert_array_equal(rows.weights, counts[order])
-    np.testing.assert_array_equal(rows.row_of_object >= 0, labeled)
-    np.testing.assert_array_equal(rows.labels[rows.row_of_object[labeled]], labels[labeled])
 
 
 def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():

@@ -1,6 +1,5 @@
 """PCC as a whole: what it reports is true, solvers agree, oracles are met, bad input is refused."""
 
-import itertools
 import pickle
 import re
 import warnings
@@ -331,18 +330,6 @@ def fine(n_parts, n_objects=400, n_partitions=10):
     truth = rng.choice(4, n_objects, p=[0.5, 0.25, 0.15, 0.1])
     places = rng.random((n_objects, 1)) + rng.random(n_partitions)
     return truth[:, None] * n_parts + np.floor(n_parts * (places % 1.0)).astype(int)
-
-
-@given(label_matrices(), st.integers(0, 99))
-def test_joined_share__equals_a_count_pair_by_pair(labels, seed):
-    weights = np.random.default_rng(seed).integers(0, 4, labels.shape[1])
-    joined = seen = 0
-    for a, b in itertools.combinations(labels, 2):
-        both = (a >= 0) & (b >= 0)
-        seen += (weights * both).sum()
-        joined += (weights * (both & (a == b))).sum()
-    share = survey_of(labels).joined_share(weights.astype(float))
-    assert share == pytest.approx(joined / seen) if seen else np.isnan(share)
 
 
 @pytest.mark.parametrize("how", [{}, {"weights": np.arange(1.0, 11.0)}, {"pairs": 0.2, "solver": "blocked"}])

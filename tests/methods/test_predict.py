@@ -83,15 +83,6 @@ def test_predict__of_fitted_objects_is_their_labels(name, labels, n_clusters):
     assert (model.predict(np.full((1, labels.shape[1]), -1)) == -1).all()
 
 
-@pytest.mark.parametrize("name", sorted(set(OF_PASSES) - {"pcc"}))
-def test_predict__gives_fitted_objects_of_many_blocks_their_labels(name, tmp_path):
-    ensemble, _ = planted_ensemble(6000, 20, missing=0.3, random_state=0)
-    ensemble.save(tmp_path / "labels.zarr", chunk_rows=512)
-    method, parameters = OF_PASSES[name]
-    model = quiet(METHODS[method](6, n_init=2, random_state=0, **parameters), tmp_path / "labels.zarr")
-    np.testing.assert_array_equal(model.predict(ensemble), model.labels_)
-
-
 def test_predict__goes_from_store_to_store(halves, tmp_path):
     model = bc.PCC(6, random_state=0).fit(halves[0])
     Ensemble.from_labels(halves[1]).save(tmp_path / "new.zarr", chunk_rows=128)

@@ -300,14 +300,6 @@ def test_fine_base_clusters(name, fine, tmp_path):
         np.testing.assert_array_equal(one.memberships_, many.memberships_)
 
 
-@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")
-def test_base_clusters_of_two_or_three_objects():
-    shares = [0.125] * 8
-    ensemble, classes = planted_ensemble(20_000, 20, shares=shares, n_clusters=(5_000, 5_000), random_state=0)
-    model = METHODS["kcc"](8, random_state=0).fit(ensemble)
-    assert adjusted_rand(classes, model.labels_) > 0.8  # without further objects in each: 0.16
-
-
 @pytest.mark.parametrize("name", ["mixture", "qmi"])
 def test_wide_ensembles(name):
     ensemble, classes = planted_ensemble(1_000, 4_300, shares=[0.5, 0.3, 0.2], n_clusters=(2, 5), missing=0.0)

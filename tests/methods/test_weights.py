@@ -165,14 +165,6 @@ def test_reliability__is_what_counting_labels_gives_and_weights_are_copies(label
     np.testing.assert_allclose(found, of_firsts, rtol=1e-12)
 
 
-def test_reliability__of_many_base_clusters_is_that_of_few_at_a_time():
-    labels = np.random.default_rng(0).integers(-1, 1000, size=(3000, 7))
-    codes, incidence, offsets = parts(labels)
-    assert offsets[-1] > 5_000  # by sparse products
-    expected = naive.reliability(codes)
-    np.testing.assert_allclose(reliability_of_table(incidence, offsets), expected, rtol=1e-12)
-
-
 def test_reliability__of_soft_clusterings_is_that_of_overlaps_of_memberships():
     rng = np.random.default_rng(1)
     rows = [rng.dirichlet(np.ones(k), 40).astype(np.float32) for k in (2, 3, 4)]
@@ -180,13 +172,6 @@ def test_reliability__of_soft_clusterings_is_that_of_overlaps_of_memberships():
     offsets, H = np.array([0, 2, 5, 9]), np.concatenate(rows, axis=1)
     found = reliability_of_table(incidence_of(H, offsets), offsets)
     np.testing.assert_allclose(found, naive.soft_reliability(H.astype(float), offsets), rtol=1e-12)
-
-
-def test_reliability__by_hand():
-    _, incidence, offsets = parts(np.array([[0, 0], [0, 0], [0, 1], [0, -1], [1, 1], [1, 1]]))
-    two_thirds = -(2 / 3 * np.log2(2 / 3) + 1 / 3 * np.log2(1 / 3))
-    expected = np.exp(-np.array([two_thirds, 0.0, 0.0, two_thirds]) / 0.8)
-    assert reliability_of_table(incidence, offsets) == pytest.approx(expected)
 
 
 # Methods by it: LWEA, LWGP and CSPA, in full matrices

@@ -148,20 +148,6 @@ def test_spectrum__of_more_clusters_or_more_objects_has_the_same_vectors(wide):
     assert adjusted_rand(nearest_pivots(vectors), np.arange(len(labels)) % 4) > 0.95
 
 
-def test_spectrum__is_the_same_without_the_product_of_a_sparse_matrix():
-    rng, shape = np.random.default_rng(0), (2_500, 2_100)
-    incidence = scipy.sparse.random_array(shape, density=0.005, rng=0).tocsr()
-    incidence += scipy.sparse.csr_array(
-        rng.random((shape[0], 1)) @ np.eye(1, shape[1])
-    )  # whose value stands out
-    scaled = scaled_incidence(incidence.toarray(), np.ones(shape[1]))
-    values, vectors = scipy.linalg.eigh(scaled.T @ scaled, subset_by_index=[2_096, 2_099])
-    found, own = spectrum(incidence, np.ones(shape[1]), 4)
-    np.testing.assert_allclose(found, values[::-1], rtol=1e-9)
-    vectors = scaled @ vectors / np.sqrt(values)
-    np.testing.assert_allclose(np.abs(np.einsum("bk,bk->k", own, vectors[:, ::-1])), 1.0, atol=1e-6)
-
-
 def test_choice__is_the_same_on_any_engine_and_from_a_store(tmp_path):
     labels = planted(5, n_objects=2_400)[0]
     Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=320)
