@@ -46,7 +46,7 @@ SMALLEST = ("pcc", "mixture")
 # Of methods that compare all pairs, or all pairs of base clusters, what they do instead with many objects;
 # and few sweeps, by which memory does not grow.
 PARAMETERS: dict[str, dict[str, Any]] = {
-    "supra": {"members": "cspa, hbgf, mcla"},
+    "supra": {"members": "cspa, hgpa(objective=laplacian), mcla"},
     "hgpa": {"objective": "laplacian"},
     "furthest": {"init": "sampled"},
     "ipc": {"normalize": "all"},

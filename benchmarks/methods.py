@@ -30,7 +30,7 @@ from machine import describe
 from scale import accuracy, measured_child, plant, tree_bytes
 from workers import engine_of
 
-from bigcons import HGPA, METHODS, Consensus, Ensemble
+from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import BigconsError, ConvergenceWarning, MemoryBudgetError
 from bigcons.memory import Block, parse_size
@@ -49,7 +49,7 @@ SOLVES: dict[str, tuple[str, dict[str, Any]]] = {
     "kmeans": ("kmeans", {"encode": "onehot"}),
     "furthest": ("furthest", {"init": "sampled"}),
     "hgpa by laplacian": ("hgpa", {"objective": "laplacian"}),
-    "supra": ("supra", {"members": ["cspa", HGPA(objective="laplacian"), "mcla"]}),
+    "supra": ("supra", {"members": "cspa, hgpa(objective=laplacian), mcla"}),
     "eac-single": ("eac-single", {}),
 }
 
@@ -269,7 +269,7 @@ def main() -> None:
     if arguments.smallest and not arguments.methods:
         arguments.methods = ["mixture", "hbgf"]
     if arguments.child:
-        print(json.dumps(child(*arguments.child), default=repr))
+        print(json.dumps(child(*arguments.child)))
         return
     results: dict[str, Any] = {"machine": describe()}
     with tempfile.TemporaryDirectory() as temporary:
@@ -288,7 +288,7 @@ def main() -> None:
             kept = json.loads(out.read_text())["rows"]
             others = [row for row in kept if row["method"] not in arguments.methods]
             results["rows"] = others + results["rows"]
-        out.write_text(json.dumps(results, indent=1, default=repr) + "\n")
+        out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -94,8 +94,7 @@ def test_as_in_paper__lets_parameters_of_the_caller_come_first(name):
     made = as_in_paper(name)
     if name in METHODS:
         assert type(made) is METHODS[name]
-        if name != "supra":  # whose members are estimators
-            assert {key: made.get_params()[key] for key in own} == own
+        assert {key: made.get_params()[key] for key in own} == own
         defaults = METHODS[name]().get_params()
         assert as_in_paper(name, 3, **{key: defaults[key] for key in own}).get_params() == {
             **defaults,

@@ -92,7 +92,11 @@ class _Methods(Mapping[str, "type[Any]"]):
         if not isinstance(name, str) or name not in _REGISTRY:
             from bigcons.errors import UnknownMethodError, nearest
 
-            raise UnknownMethodError(name, tuple(_REGISTRY), nearest(str(name), _REGISTRY))
+            given: Any = name  # a method, its estimator or a misspelled name
+            kind = given if isinstance(given, type) else type(given)
+            of_class = {home.partition(":")[2]: method for method, home in _REGISTRY.items()}
+            near = of_class.get(kind.__name__) or nearest(str(name), _REGISTRY)
+            raise UnknownMethodError(name, tuple(_REGISTRY), near)
         method: type[Any] = __getattr__(_REGISTRY[name].partition(":")[2])
         return method
 

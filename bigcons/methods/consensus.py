@@ -36,7 +36,10 @@ AS_IN_PAPER: dict[str, dict[str, Any]] = {
     "cspa": {"partitioner": "metis", "normalize": "all"},
     "hgpa": {"objective": "cut"},
     "mcla": {"partitioner": "metis", "ties": "random"},
-    "supra": {"members": ("cspa", "hgpa", "mcla")},  # as in the paper, too
+    "supra": {
+        "members": "cspa(partitioner=metis, normalize=all), hgpa(objective=cut), "
+        "mcla(partitioner=metis, ties=random)"
+    },
     # Fern and Brodley 2004
     "hbgf": {"partitioner": "metis"},
     # Nguyen and Caruana 2007: 100 restarts; similarities over all partitions
@@ -131,8 +134,6 @@ def as_in_paper(name: str, *arguments: Any, **parameters: Any) -> Any:
     """
     check_choice("name", name, tuple(AS_IN_PAPER))
     chosen = {**AS_IN_PAPER[name], **parameters}
-    if name == "supra" and "members" not in parameters:
-        chosen["members"] = [as_in_paper(member) for member in chosen["members"]]
     if name == "micro_precision":
         return partial(micro_precision, *arguments, **chosen)
     return METHODS[name](*arguments, **chosen)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import math
+import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from typing import Any, ClassVar
 
@@ -424,9 +427,10 @@ class Supra(ConsensusClusterer):
     n_clusters : int or sequence of int, default=8
         Maximum number of clusters; of several, such as ``range(2, 11)``, all are tried with every member.
     members : str or sequence of str or estimators, default=("cspa", "hgpa", "mcla")
-        The methods: names from `METHODS`, as a sequence or separated by commas, or estimators, such as
-        ``CSPA(partitioner="metis")``, which are cloned. All take the ``n_clusters``, ``random_state``,
-        ``memory`` and ``client`` given here. `bigcons.as_in_paper` has the paper's own.
+        The methods: names from `METHODS`, which may have parameters, such as "cspa(partitioner=metis)", as a
+        sequence or separated by commas; or estimators, such as ``CSPA(partitioner="metis")``, which are
+        cloned. All take the ``n_clusters``, ``random_state``, ``memory`` and ``client`` given here. The
+        paper's own are "cspa(partitioner=metis), hgpa, mcla(partitioner=metis)".
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -451,7 +455,7 @@ class Supra(ConsensusClusterer):
     Notes
     -----
     Costs the sum of the methods, and a pass for each consensus to score it. It runs out of core if its
-    members do: of the default ones HGPA does as `HGPA(objective="laplacian")`. If a method refuses the
+    members do: of the default ones HGPA does as "hgpa(objective=laplacian)". If a method refuses the
     ensemble (for its size, say), so does this one, rather than silently leave it out; the authors' code drops
     CSPA above 1,000 objects, which the spectral CSPA here makes unnecessary. Objects that a member leaves
     without a label count against it.
@@ -477,17 +481,18 @@ class Supra(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         given: Any = self.members
-        given = given.split(",") if isinstance(given, str) else given
+        given = re.split(r",(?![^(]*\))", given) if isinstance(given, str) else given
         members: dict[str, ConsensusClusterer] = {}
         for item in given if isinstance(given, (list, tuple)) and given else [given]:
-            name = item.strip() if isinstance(item, str) else repr(item)
-            member = METHODS[name]() if name in METHODS else item
-            if not isinstance(member, ConsensusClusterer) or isinstance(member, Supra) or name in members:
+            member = _parsed(item) if isinstance(item, str) else item
+            if not isinstance(member, ConsensusClusterer) or isinstance(member, Supra):
                 raise InvalidInputError(
-                    f"members has {item!r}; give methods such as 'cspa' or CSPA(normalize='all'), each once, "
-                    "other than Supra itself.",
+                    f"members has {item!r}; give methods such as 'cspa' or CSPA(), other than Supra itself.",
                     parameter="members",
                 )
+            name = item.strip() if isinstance(item, str) else repr(item)
+            if name in members:
+                raise InvalidInputError(f"members has {name!r} twice; give each once.", parameter="members")
             members[name] = member
         survey = take_survey(ensemble, engine, seed, 0)
         self.scores_: dict[str, dict[int, float]] = {name: {} for name in members}
@@ -525,3 +530,22 @@ class Supra(ConsensusClusterer):
         if (isinstance(given, Sequence) and not isinstance(given, str)) or np.ndim(given) == 1:
             return [int(K) if isinstance(K, np.integer) else K for K in given]
         return [given]  # checked later
+
+
+def _parsed(text: str) -> ConsensusClusterer:
+    """Return the estimator of a text such as "cspa" or "cspa(partitioner=metis)"."""
+    name, _, rest = text.strip().partition("(")
+    parameters: dict[str, Any] = {}
+    try:
+        for assignment in rest.removesuffix(")").split(",") if rest else ():
+            key, value = (part.strip() for part in assignment.split("="))
+            parameters[key] = value
+            with suppress(SyntaxError, ValueError):  # a number, True or None, no text
+                parameters[key] = ast.literal_eval(value)
+        return METHODS[name.strip()](**parameters)
+    except (KeyError, ValueError, TypeError) as error:
+        raise InvalidInputError(
+            f"members has {text!r}, which is none ({error}); give names of methods, with parameters as in "
+            "cspa(partitioner=metis).",
+            parameter="members",
+        ) from None

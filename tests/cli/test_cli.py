@@ -228,8 +228,8 @@ def test_values_that_options_do_not_take__have_status_2(ensemble, run, line, com
     assert names() == ["ensemble.zarr", "labels.csv", "truth.csv"]
 
 
-def test_solve__tries_members_and_a_range_of_clusters(ensemble, ran):
-    members = "mcla,ivc"
+def test_solve__tries_members_with_parameters_and_a_range_of_clusters(ensemble, ran):
+    members = "mcla(ties=random),ivc(n_init=2)"
     ran(f"solve {ensemble} -m supra --members {members} -k 2:4 -o c.zarr")
     consensus = Consensus.open("c.zarr")
     assert consensus.parameters["members"] == members

@@ -199,11 +199,14 @@ def test_supra__tries_every_member_with_every_number_of_clusters():
     np.testing.assert_array_equal(alone.labels_, model.labels_)
 
 
-def test_supra__takes_members_by_name_and_as_estimators():
+def test_supra__takes_members_with_parameters_as_text_and_as_estimators():
     ensemble, _ = planted_ensemble(200, 10, random_state=1)
     members = [MCLA(ties="random"), "best", PCC(99, n_init=2, random_state=5)]
     scores = Supra(4, members=members, random_state=3).fit(ensemble).scores_
+    text = Supra(4, members="mcla(ties=random), best, pcc(n_init=2)", random_state=3).fit(ensemble)
     assert list(scores)[:2] == ["MCLA(ties='random')", "best"]
+    assert list(text.scores_) == ["mcla(ties=random)", "best", "pcc(n_init=2)"]
+    assert [*text.scores_.values()] == [*scores.values()]
     assert not hasattr(members[0], "labels_")
     assert members[2].n_clusters == 99
     alone = MCLA(4, ties="random", random_state=3).fit(ensemble)
@@ -224,7 +227,7 @@ def test_supra__stores_the_result_and_knows_a_run_with_other_members(tmp_path):
 @pytest.mark.parametrize(
     "members",
     [
-        *("nonsense", ("supra",), (), 5, "", [Supra()], [CSPA], "cspa(normalize=all)"),
+        *("nonsense", ("supra",), (), 5, "", [Supra()], [CSPA], "cspa(partitioner)", "cspa(cut=1)"),
         *("cspa,cspa", [MCLA(), MCLA()]),
     ],
 )
