@@ -215,13 +215,7 @@ def columns_of(rows: Rows) -> list[Any]:
 def sliced(read: Callable[[int, int, Sequence[int]], Rows], least_rows: int = 1) -> Load:
     """Return how to load what any rows can be read of, by slices of whole ``least_rows``."""
 
-    def load(
-        part: int,  # noqa: ARG001 - there is one
-        rows: int,
-        columns: Sequence[int],
-        start: int,
-        stop: int,
-    ) -> Iterator[tuple[int, Rows]]:
+    def load(_: int, rows: int, columns: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, Rows]]:
         at_once = max(rows - rows % least_rows, least_rows)
         for first in range(start - start % least_rows, stop, at_once):
             yield first, read(first, min(first + at_once, stop), columns)
@@ -238,6 +232,17 @@ def with_index(source: Source, at: int | None) -> Source:
     if not made.index.names or not made.index.names[0] or _INDEX_NAME.fullmatch(made.index.names[0]):
         made.index.names = [INDEX]
     return made
+
+
+@contextmanager
+def _converted(what: str, remedy: str = "convert each column to numbers or text") -> Iterator[None]:
+    """Raise InvalidInputError for what Arrow or NumPy cannot take; it says ``what`` that is."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(f"{what} ({first_line(error)}); {remedy}.") from None
 
 
 # Arrays
@@ -302,7 +307,8 @@ def is_sparse(x: Any) -> bool:
 
 def rows_source(rows: Sequence[Any], role: str) -> Source:
     """Return the source of a list of rows of equal length."""
-    try:
+    remedy = "pass a list of values, one per column, for each object, None where one is missing"
+    with _converted(f"{role} is a list, but no matrix", remedy):
         if any(isinstance(row, (str, set, frozenset)) for row in rows):
             raise TypeError("an entry is text or a set")
         matrix = np.empty((len(rows), len(rows[0]) if rows else 0), dtype=object)  # numbers and text stay so
@@ -310,11 +316,6 @@ def rows_source(rows: Sequence[Any], role: str) -> Source:
             if len(row) != matrix.shape[1]:
                 raise ValueError(f"row {number} has {len(row)} value(s) but row 0 has {matrix.shape[1]}")
             matrix[number] = row
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"{role} is a list, but no matrix ({first_line(error)}); pass a list of values, one per column, "
-            "for each object, None where one is missing."
-        ) from None
     return array_source(np.asarray(rows) if role == "features" and matrix.size else matrix, role)
 
 
@@ -398,19 +399,6 @@ def frame_source(frame: Any, where: str) -> Source:
     return source
 
 
-@contextmanager
-def _converted(what: str) -> Iterator[None]:
-    """Raise InvalidInputError for a column that Arrow cannot take."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, ValueError) as error:
-        raise InvalidInputError(
-            f"{what} ({first_line(error)}); convert each column to numbers or text."
-        ) from None
-
-
 def index_frame(index: Any, where: str) -> Any:
     """Return an index of one level as a data frame."""
     if index.nlevels != 1:
@@ -425,31 +413,18 @@ def arrow_source(x: Any, where: str) -> Source:
     """Return anything with the Arrow C data interface: polars, pyarrow, DuckDB; a stream is read once."""
     import pyarrow as pa
 
-    try:
+    with _converted(f"{where} has type {type(x).__name__}, which is not a table", "give one row per object"):
         table = pa.table(x)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"{where} has type {type(x).__name__}, which is not a table ({first_line(error)}); "
-            "give a table with one row per object."
-        ) from None
-    columns = [_without_views(column) for column in table.columns]
+    columns = list(table.columns)
+    for c, kind in enumerate(table.schema.types):
+        if (
+            pa.types.is_dictionary(kind) and kind.value_type == pa.string_view()
+        ):  # which Arrow does not decode
+            columns[c] = columns[c].cast(pa.dictionary(kind.index_type, pa.large_string()))
     load = sliced(lambda start, stop, places: [columns[c].slice(start, stop - start) for c in places])
     source = Source(where, table.column_names, table.num_columns, [table.num_rows], load)
     source.types = lambda: [column.type for column in columns]
     return with_index(source, pandas_index(table.schema))
-
-
-def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column with a dictionary that Arrow can decode, which excludes string views."""
-    import pyarrow as pa
-
-    if not pa.types.is_dictionary(column.type) or column.type.value_type != pa.string_view():
-        return column
-    chunks = [
-        pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
-        for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.large_string()))
 
 
 _INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")

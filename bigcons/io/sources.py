@@ -58,7 +58,17 @@ def open_source(
     are_paths = choice.sep is not None and isinstance(held, (list, tuple))  # of any suffix
     source = open_files([*map(file_of, held)], role, choice) if are_paths else _open(held, role, choice)
     is_ensemble = hasattr(held, "categories") and hasattr(held, "n_partitions")
-    _refuse_options(given_for(x), describe(held), role, source, is_ensemble=is_ensemble)
+    is_table = role in ("labels", "features") and not is_ensemble and not source.is_sparse
+    for name, kind, fits in (  # options of reading that would change nothing
+        ("missing", "tables of labels or features", is_table),
+        ("categorical", "tables of features", is_table and role == "features"),
+        ("decimal", "features in files of text", role == "features" and source.of_text),
+        ("header", "files of text", source.of_text),
+        ("sep", "files of text", source.of_text),
+    ):
+        if name in given_for(x) and not fits:
+            what = "an ensemble" if is_ensemble else f"{role} in {describe(held)}"
+            raise InvalidInputError(f"{name}= is for {kind}, not {what}; leave it out.", parameter=name)
     if role == "pairs":  # whose columns are chosen by name
         return source
     if role == "labels" and source.where == "obs" and choice.columns is None:
@@ -98,23 +108,6 @@ def as_table(x: Any) -> Any:
     ):
         return np.array(x, object).reshape(-1, 1)
     return np.asanyarray(x).reshape(-1, 1) if len(getattr(x, "shape", ())) == 1 else x
-
-
-def _refuse_options(
-    given: dict[str, Any], what: str, role: str, source: Source, *, is_ensemble: bool
-) -> None:
-    """Refuse options of reading that would change nothing."""
-    is_table = role in ("labels", "features") and not is_ensemble and not source.is_sparse
-    for name, kind, fits in (
-        ("missing", "tables of labels or features", is_table),
-        ("categorical", "tables of features", is_table and role == "features"),
-        ("decimal", "features in files of text", role == "features" and source.of_text),
-        ("header", "files of text", source.of_text),
-        ("sep", "files of text", source.of_text),
-    ):
-        if name in given and not fits:
-            what = "an ensemble" if is_ensemble else f"{role} in {what}"
-            raise InvalidInputError(f"{name}= is for {kind}, not {what}; leave it out.", parameter=name)
 
 
 def _open(x: Any, role: str, how: Selection) -> Source:

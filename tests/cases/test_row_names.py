@@ -220,6 +220,8 @@ def test_an_index_of_levels_is_no_partition(tmp_path):
     NAMED.assign(a=[0, 0, 1]).set_index("a", append=True).to_parquet(tmp_path / "x.parquet")
     with refused("has an index of 2 levels"):
         Ensemble.from_labels(tmp_path / "x.parquet")
+    with refused("has 2 levels"):
+        Ensemble.from_labels(NAMED.set_index("u", append=True), id="index")
 
 
 @pytest.mark.parametrize("source", ["pandas", "parquet", "csv", "polars", "arrow"])

@@ -13,7 +13,6 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import select
 from bigcons.io.features import open_features
 from tests.support.refusals import refused
 
@@ -119,11 +118,3 @@ def test_read__a_file_cut_after_it_was_opened(matrix, tmp_path):
         file.truncate(1000)
     with refused("is truncated"):
         features.read(900, 1000)
-
-
-@pytest.mark.parametrize("text", [",a,b\n4,1.5,2\n9,3,4\n", ",0,1,2\n4,1,2,3\n9,4,5,6\n"])
-def test_open_features__takes_a_csv_column_without_a_name_as_the_ids(tmp_path, text):
-    (tmp_path / "x.csv").write_text(text)
-    features = open_features(select(tmp_path / "x.csv", header=True))
-    assert features.names == text.split("\n")[0].split(",")[1:]
-    assert features.ids.hold().values.to_pylist() == [4, 9]

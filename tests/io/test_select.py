@@ -1,6 +1,5 @@
 """Which columns of a table are read, and ids as they are read: from any source, by name or position."""
 
-import gzip
 from pathlib import Path
 
 import dask.dataframe as dd
@@ -9,8 +8,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyarrow import parquet
 
 import bigcons as bc
@@ -24,9 +21,6 @@ from bigcons.io.features import open_features
 from bigcons.io.sources import open_source
 from bigcons.store.ensemble import import_labels
 from tests.support.refusals import refused
-
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
-NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
 def whole(table, rows=2):
@@ -108,15 +102,6 @@ def test_ids__that_identify_nothing_are_refused(ids, row, message):
     assert (caught.value.column, caught.value.row) == ("who", row)
 
 
-@given(st.one_of(st.lists(NUMBERS, min_size=1, unique=True), st.lists(TEXTS, min_size=1, unique=True)))
-def test_ids__of_any_kind_come_as_they_are(values):
-    ensemble = bc.Ensemble.from_labels(pa.table({"who": values, "a": [0] * len(values)}), id="who")
-    assert ensemble.ids.tolist() == values
-    again = list(ensemble.id_column.blocks(3))
-    assert [len(block) for block in again[:-1]] == [3] * (len(again) - 1)
-    assert [value for block in again for value in block.to_pylist()] == values
-
-
 @pytest.mark.parametrize("kind", [int, str])
 def test_ids__repeated_far_apart_are_found(kind):
     values = np.random.default_rng(0).permutation(150_000).astype(kind)
@@ -145,25 +130,6 @@ def test_ids__in_a_csv_are_numbers_only_if_nothing_is_lost(texts, kind, tmp_path
     assert ids_of(table) == [kind(text) for text in texts]
 
 
-def test_ids__may_be_the_index_of_a_data_frame(tmp_path):
-    named = FRAME.set_index("who")
-    unnamed = FRAME.set_index("who").rename_axis(None)
-    unnamed.to_parquet(tmp_path / "unnamed.parquet")
-    for source, name in (
-        (named, "who"),
-        (named, "index"),
-        (unnamed, "index"),
-        (dd.from_pandas(named, npartitions=2, sort=False), "who"),
-        (tmp_path / "unnamed.parquet", "index"),
-    ):
-        table = open_source(bc.select(source, id=name), "labels")
-        assert table.names == ["a", "b"]
-        assert ids_of(table) == FRAME["who"].tolist()
-    levels = FRAME.set_index(["who", "a"])
-    with refused("has 2 levels"):
-        open_source(bc.select(levels, id="index"), "labels")
-
-
 def test_open__takes_folders_patterns_and_lists_of_files(tmp_path):
     for folder, write in (
         ("parquet", lambda frame, path: frame.to_parquet(f"{path}.parquet", index=False)),
@@ -184,16 +150,6 @@ def test_open__takes_folders_patterns_and_lists_of_files(tmp_path):
     parquet.write_table(pa.table({"a": [1]}), tmp_path / "parquet" / "part11.parquet")
     with refused(r"part11.parquet has other columns than part2.parquet"):
         whole(open_source(tmp_path / "parquet", "features"))
-
-
-def test_open__tells_a_file_with_another_separator(tmp_path):
-    (tmp_path / "x.csv").write_text("a\tb\n1\t2\n")
-    with refused(r"may separate columns; pass sep=.\\t"):
-        open_source(tmp_path / "x.csv", "features")
-    with gzip.open(tmp_path / "x.tsv.gz", "wt") as file:
-        file.write("a,b\n1,2\n")
-    with refused(r"may separate columns; pass sep=.,"):
-        open_source(tmp_path / "x.tsv.gz", "features")
 
 
 @pytest.mark.parametrize("sep", [";", "\t", "|", " "])
