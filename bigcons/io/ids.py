@@ -53,6 +53,7 @@ class Ids:
         n_bytes = len(text) or 8 * len(values)
         self.values: Any = values
         self.n_objects: int = len(values)
+        self.held_bytes: int = values.nbytes
         self.facts: IdFacts = IdFacts(name, came_as, is_index, _kind_of(values), n_bytes, digest)
 
     def others(self, values: Any) -> Ids:

@@ -35,7 +35,7 @@ from bigcons.io.factorize import (
 )
 from bigcons.io.ids import Ids, are_positions, refuse_other_type, refuse_repeated_ids, rows_of_ids
 from bigcons.io.labels import refuse_other_rows
-from bigcons.memory import BLOCK_ROWS, row_blocks, rows_within
+from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks, rows_within
 from bigcons.progress import Progress, progress
 from bigcons.store.ensemble_store import (
     KIND,
@@ -114,7 +114,12 @@ def content_of(
     New values come after the ``known`` ones. Partitions of memberships that label no object are refused
     unless they ``may_be_empty``. Blocks fit in a ``budget`` of bytes; one too small for chunks is refused.
     """
-    content = _read(source, names, known=known, may_be_empty=may_be_empty, budget=budget)
+    to_read = budget
+    if budget is not None and source.ids is not None:
+        what = "the ids, and as much to read beside them,"
+        DataBudget(budget).check(2 * source.ids.held_bytes, what, "leave them out by drop= (--drop)")
+        to_read = budget - source.ids.held_bytes
+    content = _read(source, names, known=known, may_be_empty=may_be_empty, budget=to_read)
     header = content.header._replace(provenance=provenance, generator=generator)
     if chunk_rows is None:
         chunk_rows = _chunk_rows(header)

@@ -736,7 +736,7 @@ def import_labels(
     ``id`` names the column that identifies the objects, which is stored with them, ``columns`` and ``drop``
     those that are partitions, ``missing`` and ``header`` how they are read: see `bigcons.select`.
     Reads the source twice, once to find the values and once to write them, in blocks that fit in ``memory``,
-    and ids twice more; a dask collection is computed once, chunk by chunk, and kept in the temporary
+    and holds ids in memory; a dask collection is computed once, chunk by chunk, and kept in the temporary
     directory. An ensemble at ``out`` that the same call made of files that have not changed since is returned
     as it is. Raises MemoryBudgetError if a chunk of the source or the distinct values do not fit.
     """

@@ -276,6 +276,7 @@ class StoredIds(Ids):
         self._store = store
         self.read: Callable[[int, int], Any] = read
         self.n_objects: int = store.body["n_objects"]
+        self.held_bytes: int = 0
         self.facts: IdFacts = IdFacts(**store.body["ids"])
         check_int("n_bytes", self.facts.n_bytes)
         if self.facts.dtype not in (TEXT, *NUMBERS) or not isinstance(self.facts.name, str):

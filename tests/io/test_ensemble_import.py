@@ -173,6 +173,9 @@ def test_import_labels__makes_the_chunks_of_memory_within_any_budget_or_refuses_
         Ensemble.from_runs(runs, out=tmp_path / "e", memory="200kB")
     with refused("memory=20 MB cannot hold one block", MemoryBudgetError):
         import_labels(dask.array.from_array(wide, chunks=(20_000, 300)), tmp_path / "e", memory="20MB")
+    named = pd.DataFrame({"a": np.arange(900_000) % 3}, index=[f"object {i}" for i in range(900_000)])
+    with refused("the ids, and as much .* need 37.6 MB, over the 20 MB available", MemoryBudgetError):
+        import_labels(named, tmp_path / "e", memory="20MB")
     identities = np.arange(200_000)[:, None] * 1_000_000
     with refused("distinct labels", MemoryBudgetError):
         import_labels(identities, tmp_path / "e", memory="5MB")
