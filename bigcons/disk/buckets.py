@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -103,16 +103,11 @@ class BucketPlace:
             for batch in obstore.list(self.bucket, self.key, chunk_size=1000):
                 yield from batch
 
-    def stamp(self) -> Hashable:
-        """Return the entity tag and size of the object; None if there is none."""
-        found = self.head()
-        return None if found is None else (found["e_tag"], found["version"], found["size"])
-
-    def head(self) -> Mapping[str, Any] | None:
-        """Return what the server says of the object; None if there is none."""
-
+    def stamp(self) -> tuple[int, str | None, str | None] | None:
+        """Return the size, the entity tag and the version of the object; None if there is none."""
         with bucket_errors(self), suppress(FileNotFoundError):
-            return obstore.head(self.bucket, self.key)
+            found = obstore.head(self.bucket, self.key)
+            return found["size"], found["e_tag"], found["version"]
         return None
 
     def read(self, at_most: int = MOST_BYTES) -> bytearray:
@@ -139,9 +134,6 @@ class BucketPlace:
         assert isinstance(other, BucketPlace)  # noqa: S101 - they are in one folder
         with bucket_errors(self):
             obstore.copy(self.bucket, self.key, other.key)
-
-    def flush(self) -> None:
-        """Do nothing: every put is durable."""
 
     def put(self, content: bytes, mode: Any = "overwrite") -> dict[str, str] | None:
         """Put the object and return its version, or None if the condition ``mode`` fails.
@@ -206,7 +198,7 @@ class BucketPlace:
                     path=self,
                 )
             # replace the lease of a dead or lost writer, unless another writer was faster
-            version = put("create" if stamp is None else {"e_tag": stamp[0]})  # type: ignore[index]
+            version = put("create" if stamp is None else {"e_tag": stamp[1]})
         renewer = threading.Thread(target=renew, args=(version,), name="bigcons-lock", daemon=True)
         renewer.start()
         try:
@@ -222,11 +214,11 @@ class _ObjectFile(io.RawIOBase):
     """An object that is read range by range, all of the version that was opened."""
 
     def __init__(self, place: BucketPlace) -> None:
-        found = place.head()
-        if found is None:
+        stamp = place.stamp()
+        if stamp is None:
             raise errors.StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
         self._place, self._at = place, 0
-        self._size, self._tag = found["size"], found["e_tag"]
+        self._size, self._tag, _ = stamp
 
     def readable(self) -> bool:
         return True

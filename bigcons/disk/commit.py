@@ -167,7 +167,8 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
             refuse_existing(place, overwrite, kind)
             yield folder
             read_head(folder)
-            folder.flush()
+            if isinstance(folder, places.DiskPlace):  # every put in a bucket is durable
+                folder.flush()
 
 
 @contextmanager

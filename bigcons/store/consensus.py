@@ -6,7 +6,7 @@ far the labels can be trusted.
 
 from __future__ import annotations
 
-import math
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -515,19 +515,15 @@ def clusters_in_words(n_clusters: Any, n_tiny_clusters: Any, most: int) -> str:
 
 def _as_json(value: Any) -> Any:
     """Return ``value`` as JSON values: NaN and infinity become None, other objects their repr."""
-    if isinstance(value, Mapping):
-        return {str(key): _as_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_as_json(item) for item in value]
-    if isinstance(value, np.generic):
-        return _as_json(value.item())
+    return json.loads(json.dumps(value, default=_plain), parse_constant=lambda _: None)
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return f"array {value.shape} {value.dtype}"
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return repr(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value.item() if isinstance(value, np.generic) else repr(value)
 
 
 # By the cluster numbers of an earlier one
