@@ -45,7 +45,7 @@ from bigcons.store.consensus import Consensus, write_rows
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_read
 from bigcons.store.generator import Generator
 from bigcons.store.pairs import PairTable
-from bigcons.store.store import data_frame, facts_table, ids_first, import_pandas
+from bigcons.store.store import data_frame, facts_table, ids_first
 from bigcons.trust import confidence
 from bigcons.trust.groups import TREES, Sample
 from bigcons.trust.n_clusters import Search, search, search_sample, tree_of
@@ -548,7 +548,6 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         ``second_confidence``; with ``memberships``, also ``cluster_0``, ``cluster_1``, ....
         """
         check_is_fitted(self, "labels_")
-        import_pandas()
         import pyarrow as pa
 
         columns = {"label": self.labels_}

@@ -20,7 +20,7 @@ from bigcons.run.results import renumbered
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.store.generator import Generator, NewRows
-from bigcons.store.store import data_frame, export_to, ids_first, import_pandas
+from bigcons.store.store import data_frame, export_to, ids_first
 from bigcons.trust.placement import ClusterSupport, support_factor
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ class Placed(NamedTuple):
 
     def to_pandas(self) -> Any:
         """Return a pandas data frame, see `to_arrow`; ids that were an index are its index again."""
-        import_pandas()
         return data_frame(self.to_arrow(), self.ids)
 
     def __repr__(self) -> str:

@@ -217,7 +217,6 @@ class Consensus(stores.Objects):
 
     def to_pandas(self, **columns: Any) -> Any:
         """Return a pandas dataframe, see `to_arrow`; ids that were an index are its index again."""
-        stores.import_pandas()
         return stores.data_frame(self.to_arrow(**columns), self.id_column)
 
     @property

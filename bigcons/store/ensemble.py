@@ -40,7 +40,7 @@ from bigcons.store.ensemble_store import (
 )
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.reshaping import SoftSources, read_long, read_runs
-from bigcons.store.store import Objects, ids_of, import_pandas, reopened
+from bigcons.store.store import Objects, ids_of, reopened
 from bigcons.validation import check_choice, check_int, check_rows
 
 
@@ -520,7 +520,8 @@ class Ensemble(Objects):
         """
         if self.is_soft:
             raise errors.SoftEnsembleError()
-        pd = import_pandas()
+        import pandas as pd  # type: ignore[import-untyped]
+
         rows = self.read(0, self.n_objects)
         index, ids = None, self.id_column
         if ids is not None:

@@ -380,14 +380,3 @@ def _text(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def import_pandas() -> Any:
-    """Return pandas; raise MissingDependencyError if it is not installed."""
-    try:
-        import pandas as pd  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise errors.MissingDependencyError(
-            "to_pandas needs pandas, which is not installed; run pip install pandas."
-        ) from error
-    return pd
