@@ -259,13 +259,11 @@ def _fill(view: memoryview, found: Any) -> int:
 def bucket_place(url: str) -> BucketPlace:
     """Return the place that a URL such as ``s3://bucket/path`` names."""
     parts = _URL.fullmatch(url.rstrip("/"))
-    if parts is None:
-        raise errors.InvalidInputError(f"{url} does not name a path in a bucket; use s3://bucket/path.")
-    root, key = f"{parts[1].lower()}://{parts[2]}", re.sub("/+", "/", parts[3])
-    if {".", ".."} & set(key.split("/")):
+    if parts is None or {".", ".."} & set(parts[3].split("/")):
         raise errors.InvalidInputError(
-            f"{url} contains '.' or '..', which keys in a bucket cannot; use the full path."
+            f"{url} does not name a path in a bucket; use s3://bucket/path, without '.' and '..'."
         )
+    root, key = f"{parts[1].lower()}://{parts[2]}", re.sub("/+", "/", parts[3])
     prefixes = ("AWS_", "GOOGLE_", "AZURE_")
     settings = frozenset(item for item in os.environ.items() if item[0].startswith(prefixes))
     return BucketPlace(root, key, _connect(root, settings))

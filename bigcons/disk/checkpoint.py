@@ -168,16 +168,11 @@ class Snapshots:
         CorruptStoreError if none is whole of those that are there.
         """
         for found in self._whole():
-            version = found.head.get("format", 1)
-            if version != SNAPSHOT_FORMAT:
+            kept = {"format": found.head.get("format"), **found.head["fingerprint"]}
+            if other := differences(kept, {"format": SNAPSHOT_FORMAT, **self.fingerprint}):
                 raise InvalidInputError(
-                    f"{self.folder} contains a run in format {version} of another version of bigcons; this "
-                    f"one reads format {SNAPSHOT_FORMAT}: finish the run with that version, or {_START_OVER}"
-                )
-            if told := differences(found.head["fingerprint"], self.fingerprint):
-                raise InvalidInputError(
-                    f"{self.folder} holds an unfinished run with {told}; repeat the call that started it, or "
-                    + _START_OVER
+                    f"{self.folder} holds an unfinished run with {other}; repeat the call that started it, "
+                    f"with the same version of bigcons, or {_START_OVER}"
                 )
             yield found
 

@@ -129,5 +129,7 @@ def test_snapshots__reject_another_solve_another_format_and_damage(tmp_path):
         arrays["facts"] = np.frombuffer(head, np.uint8)
 
     rewrite(file, other_format)
-    with pytest.raises(InvalidInputError, match=r"in format 2\d+ of another version .* reads format \d+"):
+    with pytest.raises(
+        InvalidInputError, match=r"with format=2\d+, not \d+; repeat the call .* same version"
+    ):
         snapshots.load()

@@ -11,6 +11,7 @@ from bigcons import Ensemble
 from bigcons.disk import commit
 from bigcons.disk.commit import new_file
 from bigcons.disk.places import is_left, partial_name, temporary_folder
+from bigcons.errors import StoreExistsError
 from tests.support.stores import names_in
 
 LABELS = np.arange(40).reshape(20, 2) % 3
@@ -89,7 +90,7 @@ def test_new_store__puts_back_a_store_that_a_killed_writer_moved_aside(tmp_path,
     Ensemble.from_labels(LABELS).save(path)
     path.rename(tmp_path / ".e.zarr.previous")
     monkeypatch.setattr(commit, "_exchange", lambda *_: False)
-    with pytest.raises(commit.StoreExistsError):
+    with pytest.raises(StoreExistsError):
         Ensemble.from_labels(LABELS[:5]).save(path)
     np.testing.assert_array_equal(Ensemble.open(path).read(0, 20), LABELS)
     Ensemble.from_labels(LABELS[:5]).save(path, overwrite=True)
