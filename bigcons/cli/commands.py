@@ -469,7 +469,8 @@ def _n_clusters_of(method: str, n_clusters: Any) -> Any:
         return None if is_by_lifetime else "auto"
     low, high = n_clusters if isinstance(n_clusters, tuple) else (n_clusters, n_clusters)
     if not (isinstance(low, int) and 1 <= low <= high):
-        raise click.UsageError(f"-k {low}:{high} is no number of clusters; use one such as 5, or auto.")
+        text = n_clusters if low == high else f"{low}:{high}"
+        raise click.UsageError(f"-k {text} is no number of clusters; use one such as 5, or auto.")
     return range(low, high + 1) if isinstance(n_clusters, tuple) else n_clusters
 
 

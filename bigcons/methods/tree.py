@@ -30,10 +30,6 @@ from bigcons.trust.n_clusters import Search
 from bigcons.trust.placement import ClusterSupport, Placement, independent_share
 from bigcons.weights import Weights, counts_of
 
-FEWEST_OBJECTS = 2
-"""The fewest objects of the sample in a cluster of a given number, where a tree has as many: a lone one is an
-outlier, which most partitions may set apart, rather than a cluster."""
-
 
 @dataclass(eq=False)
 class TreePass(passes.Passes):
@@ -248,9 +244,12 @@ class ConsensusTree(ConsensusClusterer):
         """Return clusters of a sample, cut from its trees; of a chosen number, as that was found."""
         K, trees, is_chosen = self.n_clusters, self._trees, hasattr(self, "n_clusters_choice_")
         groups = found or sample.groups(grouping.n_groups_for(K), at_any_scale=True)
-        cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else FEWEST_OBJECTS, trees)
+        cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else grouping.FEWEST_OBJECTS, trees)
         divided = None if is_chosen or trees != grouping.TREES else sample.divided(K)
-        if divided and np.bincount(divided.of_objects[divided.of_objects >= 0]).min() >= FEWEST_OBJECTS:
+        if (
+            divided
+            and np.bincount(divided.of_objects[divided.of_objects >= 0]).min() >= grouping.FEWEST_OBJECTS
+        ):
             cut = max(cut, divided, key=attrgetter("merit"))
         # a tree merges groups of objects that err with each other, or all with one of the clusters
         labeled = sample.labels, sample.offsets, sample.counts

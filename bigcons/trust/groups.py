@@ -84,6 +84,10 @@ missing: adjusted Rand index .87 and .00 by the sample, .99999 and .994 by all o
 of very different sizes in 20 partitions, with 8, 4 and 2 labels: .88, .89, .70 and .87, .88, .87.
 """
 
+FEWEST_OBJECTS = 2
+"""The fewest objects of the sample in a cluster of a given number, where a tree has as many: a lone one is an
+outlier, which most partitions may set apart, rather than a cluster."""
+
 THETA = 0.4
 """Of the reliability of base clusters, as published."""
 
@@ -118,6 +122,14 @@ class Tree(NamedTuple):
             first[node], other = sorted(first[sides])
             found[found == other] = first[node]
         return np.unique(found, return_inverse=True)[1]
+
+    def cut_large(self, n_clusters: int, sizes: np.ndarray, least: int = FEWEST_OBJECTS) -> np.ndarray:
+        """Return the clusters (G,) where ``n_clusters`` have at least so many objects of groups' ``sizes``.
+
+        Where a tree never has as many of these, it is cut at ``n_clusters``.
+        """
+        is_enough = numbers_of_large(self.sides, sizes, least) >= n_clusters
+        return self.cut(int(np.argmax(is_enough)) + 1 if is_enough.any() else n_clusters)
 
 
 class Cut(NamedTuple):
@@ -180,11 +192,9 @@ class Groups(NamedTuple):
         """
         cuts = []
         for name in trees:
-            tree = self.trees[name]
-            is_enough = numbers_of_large(tree.sides, self.sizes, least) >= n_clusters
-            clusters = tree.cut(int(np.argmax(is_enough)) + 1 if is_enough.any() else n_clusters)
-            if is_enough.any():
-                is_large = np.bincount(clusters, self.sizes) >= least
+            clusters = self.trees[name].cut_large(n_clusters, self.sizes, least)
+            is_large = np.bincount(clusters, self.sizes) >= least
+            if np.count_nonzero(is_large) >= n_clusters:
                 clusters = np.where(is_large, is_large.cumsum() - 1, -1)[clusters]
             K, kept = int(clusters.max()) + 1, clusters >= 0
             table = np.zeros((K, self.table.shape[1]))

@@ -197,7 +197,8 @@ class Halves(NamedTuple):
         (groups, of_groups, table, offsets, counts, *_), K = self.groups, n_clusters
         given = np.flatnonzero(clusters >= 0)
         clusters, weights = clusters[given], np.asarray(confidence, np.float64)[given]
-        cuts = [[(tree, tree.cut(K)) for tree in half.trees.values()] for pair in self.pairs for half in pair]
+        halves = [half for pair in self.pairs for half in pair]
+        cuts = [[(tree, tree.cut_large(K, of_groups)) for tree in half.trees.values()] for half in halves]
         counted = Weights(counts, np.repeat(counts, np.diff(offsets)), offsets)
         objects = dict[bytes, np.ndarray]()
         for key, top in {top.tobytes(): top for of_half in cuts for _, top in of_half}.items():

@@ -209,7 +209,7 @@ def test_mistyped_words__are_recognized_before_the_input_is_read(run, line, word
         ("nonsense", "No such command"),
         ("info", "Missing argument"),
         ("solve {0} -o c.zarr -m ipc", "needs -k"),
-        ("solve {0} -o c.zarr -k 0", "-k 0:0 is no number of clusters"),
+        ("solve {0} -o c.zarr -k 0", "-k 0 is no number of clusters"),
         ("solve {0} -o c.zarr -m hbgf -k 4:2", "-k 4:2"),
         ("solve {0} -o c.zarr -m mcla -k 2:4", "-k range(2, 5)"),
         ("solve {0} -o c.zarr -m furthest -k auto", "does not choose n_clusters"),
