@@ -79,13 +79,7 @@ class Ids:
         """Arrow type that they came in."""
         import pyarrow as pa
 
-        of_values = pa.large_string() if self.facts.dtype == TEXT else pa.type_for_alias(self.facts.dtype)
-        try:
-            kind = pa.type_for_alias(self.facts.type)
-        except ValueError:  # of a version that knows other types
-            return of_values
-        is_text = kind in (pa.string(), pa.large_string(), pa.string_view())
-        return kind if pa.types.is_integer(kind) or is_text else of_values
+        return pa.type_for_alias(self.facts.type)
 
     def as_they_came(self, ids: Any) -> Any:
         """Return ids as an array of the type they came in."""

@@ -249,10 +249,13 @@ def append_in_memory(
     rows: np.ndarray, grown: Content, *, partitions: bool
 ) -> tuple[np.ndarray, Header, Categories]:
     """Return labels or memberships, header and categories with what is appended."""
-    header = grown.header._replace(chunk_rows=_chunk_rows(grown.header))
-    grown = grown._replace(header=header)
-    rows_of = lambda start, stop: rows[start:stop]  # noqa: E731
-    return hold(grown._replace(blocks=_grown_blocks(rows_of, 0, len(rows), grown, partitions=partitions)))
+
+    def read(start: int, stop: int) -> np.ndarray:
+        """Return old rows."""
+        return rows[start:stop]
+
+    grown = grown._replace(header=grown.header._replace(chunk_rows=_chunk_rows(grown.header)))
+    return hold(grown._replace(blocks=_grown_blocks(read, 0, len(rows), grown, partitions=partitions)))
 
 
 def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partitions: bool) -> None:

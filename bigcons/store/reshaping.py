@@ -33,7 +33,6 @@ from bigcons.io.factorize import (
     partition_names,
     rechunk,
     scan_labels,
-    warn_of_labels,
 )
 from bigcons.io.ids import (
     Ids,
@@ -81,7 +80,7 @@ def read_runs(
     for source, name in zip(sources, names, strict=True):
         _, (encoding,) = scan_labels(source, [name])
         dtype = label_dtype([len(encoding.values)])
-        codes = np.concatenate(list(encode_labels(source, [encoding], dtype)))[:, 0]
+        codes = np.concatenate(list(encode_labels(source, [encoding], dtype, are_new=True)))[:, 0]
         if source.ids is not None and objects is not None:
             rows = rows_of_ids(objects, source.ids, f"run {name!r}")
             codes = codes if rows is None else np.append(codes, dtype.type(MISSING))[rows]
@@ -96,7 +95,6 @@ def read_runs(
             codes = np.load(folder / f"{len(columns)}.npy", mmap_mode="r")
         columns.append(codes)
         encodings.append(encoding)
-    warn_of_labels(len(codes), encodings)
     if objects is not None and ids is None and are_positions(objects):
         objects = None
     n_clusters, n_labeled, categories = counts_of(encodings)
@@ -372,8 +370,11 @@ def _opened(
             return np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
         return np.ma.filled(batch.astype(np.float64), np.nan)
 
-    reader = lambda rows: rechunk(map(numbers, table.batches(rows)), rows)  # noqa: E731
-    return table.n_rows or 0, table.n_columns, table.ids, reader
+    def read_table(rows: int) -> Iterator[np.ndarray]:
+        """Yield memberships, NaN where the object is missing."""
+        return rechunk(map(numbers, table.batches(rows)), rows)
+
+    return table.n_rows or 0, table.n_columns, table.ids, read_table
 
 
 # Pairs

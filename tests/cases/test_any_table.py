@@ -69,40 +69,34 @@ def write(cells, route, folder, names=NAMES[0]):
     frame = pd.DataFrame(dict(zip(names, cells, strict=False)))
     named = frame.set_axis([f"row {i}" for i in range(len(frame))])
     matrix = frame.to_numpy(dtype="U" if is_text else None)
-    path = folder / "x"
-    if route in ("array", "dask", "npy", "zarr"):
-        if route == "npy":
-            np.save(path := folder / "x.npy", matrix)
-        elif route == "zarr" and not is_text:
-            zarr.create_array(str(path := folder / "x.zarr"), data=matrix)
-        elif route == "dask":
-            return dask.array.from_array(matrix, chunks=(2, 1)), Ensemble.from_labels, {}
-        else:
-            return matrix, Ensemble.from_labels, {}
-        return path, Ensemble.from_labels, {}
-    if route == "object array":
-        return matrix.astype(object), Ensemble.from_labels, {}
-    if route == "list":
-        return [list(row) for row in zip(*cells, strict=True)], Ensemble.from_labels, {}
-    if route.startswith("pandas") or route == "categorical":
-        made = {"pandas": lambda: frame, "pandas nullable": frame.convert_dtypes}
-        made["pandas with index"] = lambda: named
-        return made.get(route, lambda: frame.astype("category"))(), Ensemble.from_labels, {}
-    if route == "polars":
-        return pl.from_pandas(frame), Ensemble.from_labels, {}
-    if route == "arrow":
-        return pa.Table.from_pandas(frame), Ensemble.from_labels, {}
+    tables = {
+        "array": lambda: matrix,
+        "npy": lambda: np.save(folder / "x.npy", matrix) or folder / "x.npy",
+        "dask": lambda: dask.array.from_array(matrix, chunks=(2, 1)),
+        "object array": lambda: matrix.astype(object),
+        "list": lambda: [list(row) for row in zip(*cells, strict=True)],
+        "pandas": lambda: frame,
+        "pandas nullable": frame.convert_dtypes,
+        "pandas with index": lambda: named,
+        "categorical": lambda: frame.astype("category"),
+        "polars": lambda: pl.from_pandas(frame),
+        "arrow": lambda: pa.Table.from_pandas(frame),
+    }
+    if route == "zarr" and not is_text:
+        zarr.create_array(str(folder / "x.zarr"), data=matrix)
+        return folder / "x.zarr", Ensemble.from_labels, {}
+    if route in (*tables, "zarr"):
+        return tables["array" if route == "zarr" else route](), Ensemble.from_labels, {}
     if route in ("csv", "csv without header", "tsv.gz"):
         has_header = route != "csv without header"
         path = folder / f"x.{route.split()[0]}"
         frame.to_csv(path, index=False, header=has_header, sep="\t" if route == "tsv.gz" else ",", quoting=1)
         return path, Ensemble.from_labels, {"header": has_header}
-    if route in ("r.csv", "parquet with index"):
-        path = folder / ("x.csv" if route == "r.csv" else "x.parquet")
-        (named.to_csv if route == "r.csv" else named.to_parquet)(path)
-        return path, Ensemble.from_labels, {"header": True} if route == "r.csv" else {}
-    if route == "parquet":
-        frame.to_parquet(folder / "x.parquet", index=False)
+    if route == "r.csv":
+        named.to_csv(folder / "x.csv")
+        return folder / "x.csv", Ensemble.from_labels, {"header": True}
+    if route in ("parquet", "parquet with index"):
+        (named if "index" in route else frame).to_parquet(folder / "x.parquet", index="index" in route)
         return folder / "x.parquet", Ensemble.from_labels, {}
     if route.startswith("runs"):
         runs = list(cells)

@@ -209,17 +209,6 @@ def test_dask__delayed_and_chunks_of_another_shape_than_declared_are_refused():
     assert sum(len(rows) for rows in open_source(unknown, "features").batches(5)) == 11
 
 
-def test_dask__rows_in_another_order_each_time_are_of_one_order():
-    turn = iter(range(100))
-
-    def frame():
-        return pd.DataFrame({"id": np.roll(np.arange(50), next(turn)), "x": np.arange(50.0)})
-
-    shuffled = dask.dataframe.from_delayed([dask.delayed(frame, pure=False)()], meta=frame())
-    made = generate.kmeans(shuffled, id="id", n_partitions=2, n_clusters=2, random_state=0, client="serial")
-    assert sorted(made.ids) == list(range(50))
-
-
 def test_dask__partitions_that_dask_fuses_are_read(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.random((200, 12))).add_prefix("x")
