@@ -5,7 +5,6 @@ import importlib
 import inspect
 import os
 import re
-import shutil
 import subprocess
 import sys
 import warnings
@@ -85,18 +84,6 @@ def test_other_tools__examples_run(section, tmp_path, monkeypatch):
     exec(compile(code, "other-tools", "exec"), names)
     found = names["model"].labels_ if "model" in names else names["again"].read(0, 200)
     assert 1 < np.unique(found).size <= 4
-
-
-@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
-def test_other_tools__a_table_of_r_comes_back_from_files(tmp_path, monkeypatch):
-    matrix, files = re.findall(
-        r"```r\n(.*?)```", (DOCS / "other-tools.md").read_text("utf-8"), flags=re.DOTALL
-    )
-    script = tmp_path / "example.R"
-    script.write_text(matrix[matrix.index("set.seed") : matrix.index("model <-")] + files, "utf-8")
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    subprocess.run(["Rscript", script], cwd=tmp_path, check=True)
-    assert len((tmp_path / "consensus.csv").read_text("utf-8").splitlines()) == 151
 
 
 def listed_names():
