@@ -31,7 +31,7 @@ def start(tmp_path):
 )
 def test_status__tells_what_happened(start, arguments, status):
     child = start(*arguments)
-    _, errors = child.communicate(timeout=60)
+    _, errors = child.communicate(timeout=600)
     assert child.returncode == status
     assert "Traceback" not in errors
 
@@ -46,7 +46,7 @@ def test_run__stops_at_a_signal_and_says_so(start, tmp_path, number, status):
         assert child.poll() is None, child.stderr.read()
         time.sleep(0.05)
     child.send_signal(number)
-    _, errors = child.communicate(timeout=60)
+    _, errors = child.communicate(timeout=600)
     assert child.returncode == status
     *kept, line = errors.strip().splitlines()
     assert all("What is finished is kept in" in before for before in kept)

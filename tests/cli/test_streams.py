@@ -38,7 +38,7 @@ def bigcons(command, folder, *, shell="", file_bytes=None):
     """Run a command, in a shell with redirections, where no file may be larger than so many bytes."""
     words = [sys.executable, "-m", "bigcons", *command.split(), shell]
     return subprocess.run(
-        ["sh", "-c", " ".join(words)], cwd=folder, capture_output=True, text=True, check=False, timeout=120,
+        ["sh", "-c", " ".join(words)], cwd=folder, capture_output=True, text=True, check=False, timeout=600,
         preexec_fn=file_bytes and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes,) * 2)),
         env={"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "PYTHONDONTWRITEBYTECODE": "1",
              "PYTHONPATH": str(Path(__file__).parents[2])},

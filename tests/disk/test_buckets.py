@@ -613,7 +613,7 @@ def test_open__says_in_one_line_why_a_bucket_is_unreachable(url, planted, monkey
         with pytest.raises(StoreError, match=f"^s3://bucket-.* {message}") as caught:
             action(url)
         assert "\n" not in str(caught.value)
-        assert time.monotonic() - began < 60
+        assert time.monotonic() - began < 200
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def kill_at(moments, asked, ensemble, folder):
     options = {"moments": moments, "parameters": asked, "ensemble": str(ensemble), "folder": str(folder)}
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", DEATHS, json.dumps(options)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -47,7 +47,7 @@ def test_jit__later_processes_find_what_others_compiled_at_the_same_time(tmp_pat
             )
             for dtype in dtypes
         ]
-        said += [process.communicate(timeout=120)[0].split() for process in started]
+        said += [process.communicate(timeout=600)[0].split() for process in started]
     assert len({value for *_, value in said}) == 1  # the same bits, compiled or loaded
     assert said[-1][:2] == ["1", "2"]  # found: without and with functions as arguments
     assert not list(tmp_path.rglob("*.tmp"))

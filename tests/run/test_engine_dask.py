@@ -53,7 +53,7 @@ def local_client():
 
 def keys_left(client):
     """Return what the scheduler still knows of our tasks, once its queue of messages has run dry."""
-    for _ in range(100):
+    for _ in range(2000):
         keys = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks])
         if not keys:
             break
@@ -331,5 +331,5 @@ def test_map__within_a_task_that_left_its_worker_s_threads_itself():
         return total + total_of(distributed.get_client())
 
     with cluster_of() as (_, client):
-        assert client.submit(leave_and_come_back, pure=False).result(timeout=60) == 12
+        assert client.submit(leave_and_come_back, pure=False).result(timeout=600) == 12
         distributed.default_client().close()  # that of the worker
