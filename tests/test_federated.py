@@ -69,9 +69,6 @@ def labels_at(sites):
     return np.concatenate([site.labels() for site in sites])
 
 
-# By rows
-
-
 @pytest.mark.parametrize("n_sites", [1, 2, 7])
 def test_fit_rows__is_the_central_run(planted, n_sites):
     ensemble, labels, _ = planted
@@ -151,9 +148,6 @@ def test_fit_rows_in_turn__settles_within_ten_cycles_as_published(n_sites):
     assert adjusted_rand(settled, labels_at(sites)) > 0.99
 
 
-# What sites send
-
-
 class Listening:
     """A site that notes the messages and answers, as a transport would carry them."""
 
@@ -214,9 +208,6 @@ def test_actors__fit_rows_as_local_sites_do_and_no_label_crosses(tmp_path):
     assert fit.history == expected.history
     crossed = sum(sum(sizes) for site in sites for sizes in site.sizes())
     assert crossed < sum(part.nbytes for part in parts)
-
-
-# By columns
 
 
 def assert_central_columns(fit, sites, ensemble, labels, n_own, seed, **limits):

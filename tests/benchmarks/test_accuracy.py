@@ -21,18 +21,12 @@ def gapped(seed, n_objects=40, n_partitions=6, missing=0.3):
     return labels
 
 
-# ---------------------------------------------------------------------------------------------- data sets
-
-
 def test_groups__every_data_set_is_in_one():
     names = [name for group in GROUPS.values() for name in group]
     assert len(names) == len(set(names))
     assert set(names) >= {*PLANTED, *REAL, *POOLS}
     assert set(GROUPS["choosing"]).isdisjoint(GROUPS["reporting"])
     assert sorted(GROUPS["pools-choosing"] + GROUPS["pools-reporting"]) == sorted(POOLS)
-
-
-# ----------------------------------------------------------------------------------------- do-it-yourself
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -45,9 +39,6 @@ def test_average_link__is_that_of_scipy_of_the_naive_coassociation(seed):
     # so small a nudge breaks ties, alike in both
     assert adjusted_rand(linkage.left_after_merges(tree, 4), lwea(labels, 4, 0)) == pytest.approx(1)
     assert len(set(eac(labels, 4, 0))) <= 4
-
-
-# ----------------------------------------------------------------------------------------------- networks
 
 
 @pytest.mark.parametrize("mixing", [0.1, 0.5])
@@ -74,9 +65,6 @@ def test_louvain__finds_cliques_joined_in_a_ring():
         graph[a, b] = graph[b, a] = 1
     found = louvain(graph.tocsr(), 1.0, np.random.default_rng(0))
     assert adjusted_rand(np.repeat(np.arange(6), 5), found) == 1
-
-
-# ------------------------------------------------------------------------------------------ rows and labels
 
 
 def last_column(labels, n_clusters, seed):

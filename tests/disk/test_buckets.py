@@ -119,9 +119,6 @@ def assert_same_solve(model, other):
     assert model.history_["objective"] == other.history_["objective"]
 
 
-# Ensembles
-
-
 def test_ensemble__is_stored_below_its_own_url_only_and_read(bucket, url, planted):
     saved = planted.save(url, chunk_rows=1024)
     assert saved.path == url
@@ -210,9 +207,6 @@ def test_sources__zarr_arrays_in_a_bucket(url, tmp_path):
     for read in (import_labels, lambda source, _: Ensemble.from_labels(source)):
         with pytest.raises(StoreNotFoundError, match="does not exist"):
             read(missing, tmp_path / "f")
-
-
-# Tables
 
 
 def test_open__reads_what_a_file_of_the_same_bytes_reads(url):
@@ -374,9 +368,6 @@ def test_large_data__example_goes_from_bucket_to_bucket(bucket):
     assert bigcons.metrics.adjusted_rand(truth, exported["label"].to_numpy()) > 0.9
 
 
-# Damage and hostility
-
-
 def chunk_of(url, row):
     key = next(key for key in keys_below(url) if key.endswith(f"/c/{row}/0"))
     return place_of(f"{url}/{key}")
@@ -403,9 +394,6 @@ def test_open__rejects_heads_that_point_outside_the_store(url):
         place.write(json.dumps(content).encode())
         with pytest.raises(StoreError, match="damaged"):
             Ensemble.open(url)
-
-
-# Locks and kills
 
 
 def test_writer_lock__rejects_a_second_writer_and_is_renewed(url, planted):
@@ -484,9 +472,6 @@ def test_write__killed_at_any_moment_leaves_a_complete_store(url, action):
         assert {key.partition("/")[0] for key in keys_below(url)} == {named, "zarr.json"}
 
 
-# Pairs and consensus
-
-
 @pytest.mark.parametrize("tiles", [None, 2])
 def test_pairs__are_those_of_a_disk(url, stored, planted, tmp_path, tiles):
     options = {"per_object": 3, "tiles": tiles, "random_state": 0}
@@ -535,9 +520,6 @@ def test_resume__a_killed_solve_ends_with_the_same_bits(url, stored, on_disk, wh
     assert Consensus.open(url).verify()
 
 
-# Command line
-
-
 def run(*arguments):
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
@@ -566,9 +548,6 @@ def test_commands__take_urls(url, tmp_path):
         generate.mixed(tmp_path / "points.npy", n_partitions=10, random_state=0)
         .read(0, 600),
     )  # fmt: skip
-
-
-# Errors
 
 
 def test_open__says_what_is_missing(bucket, url):

@@ -48,9 +48,6 @@ def refused(read, kind=BigconsError):
     return str(caught.value)
 
 
-# Chunks
-
-
 BOMBS = {
     "zstd": lambda: bytes(Zstd(level=1).encode(bytes(64 * MB))),
     "zstd that states no size": lambda: stream_of(64 * MB),
@@ -109,9 +106,6 @@ def test_open_features__refuses_hostile_zarr(tmp_path, changes):
     refused(lambda: open_features(path).read(0, 10))
 
 
-# Manifests
-
-
 @pytest.mark.parametrize(
     "content", [b"[" * 10**6, b'{"a":' * 10**5, b"1" * 10**5, b'"\\ud800"', b"\xff"], ids=len
 )
@@ -134,9 +128,6 @@ def test_open__refuses_json_that_would_fill_the_memory(tmp_path):
     assert tracemalloc.get_traced_memory()[1] < 64 * MB
     tracemalloc.stop()
     assert sys.getsizeof([]) * n_lists > 200 * MB  # without the bound
-
-
-# Kinds and sizes of files
 
 
 def replace_by(path, kind):
@@ -226,9 +217,6 @@ def test_commands__escape_what_steers_a_terminal(tmp_path):
     for run in runs:
         assert not set(run.output) & set("\x1b\x07\x9b\u202e")
     assert any(r"\x1b]0;title\x07\x9b2J\u202e" in run.output for run in runs)
-
-
-# Tables in files
 
 
 HEADER = "{'descr': %s, 'fortran_order': %s, 'shape': %s}\n"

@@ -155,9 +155,6 @@ def test_update_block__works_at_the_edges_of_whole_vectors_and_counts_unlabeled_
     assert after.objective <= state.objective
 
 
-# The quadratic program of one object
-
-
 @st.composite
 def programs(draw):
     """Draw (A, b, start): A of any rank, with empty clusters, and a start on any face."""

@@ -71,9 +71,6 @@ def test_votes_and_shares__add_objects_in_their_order(n_partitions):
     np.testing.assert_array_equal(counts, expected_counts)
 
 
-# Overlaps
-
-
 @given(label_matrices(max_objects=9), st.integers(0, 99))
 def test_overlaps__count_and_weigh_what_base_clusters_share(labels, seed):
     ensemble = Ensemble.from_labels(labels)
@@ -131,9 +128,6 @@ def test_weigh_tile__sums_the_weights_of_agreeing_partitions(labels, seed):
         assert seen[i, j] == pytest.approx(sum(weights[u] for u in both))
         joining = [offsets[u] + labels[i, u] for u in both if labels[i, u] == labels[j, u]]
         assert agree[i, j] == pytest.approx(sum(of_clusters[joining]))
-
-
-# Nearest centers
 
 
 @st.composite

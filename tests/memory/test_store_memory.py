@@ -101,9 +101,6 @@ def test_read__of_a_wide_ensemble_from_parquet_takes_what_is_planned(tmp_path):
     assert used <= planned <= 3 * used
 
 
-# Pairs
-
-
 SAMPLE_OR_SOLVE = """
 from bigcons import PairTable
 from bigcons.coassociation import sample
