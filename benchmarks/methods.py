@@ -267,7 +267,7 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     if arguments.smallest and not arguments.methods:
-        arguments.methods = ["mixture", "hbgf"]
+        arguments.methods = ["mixture"]
     if arguments.child:
         print(json.dumps(child(*arguments.child)))
         return

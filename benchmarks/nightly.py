@@ -177,7 +177,7 @@ def commit() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--smallest", action="store_true", help="two small cases, into a temporary history")
+    parser.add_argument("--smallest", action="store_true", help="a small case, into a temporary history")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--history", type=Path, default=RESULTS / "nightly.jsonl")
     parser.add_argument("--draw", action="store_true", help="draw the stored history again")
@@ -192,7 +192,7 @@ def main() -> None:
         size = 1.0
         if arguments.smallest:
             arguments.history, size = folder / "nightly.jsonl", 0.01
-            arguments.cases = ["best", "dense pcc of many objects"]
+            arguments.cases = ["best"]
         if not arguments.draw:
             about = {"commit": commit(), "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M}", "machine": describe()}
             about["load"] = round(os.getloadavg()[0], 1)  # more than cores: other programs slow this one down

@@ -174,12 +174,14 @@ def main() -> None:
     if arguments.child:
         print(json.dumps(solve(*arguments.child, arguments.memory)))
         return
-    sizes = [20_000] if arguments.smallest else [int(million * 1e6) for million in arguments.millions]
+    sizes, methods = [int(million * 1e6) for million in arguments.millions], arguments.methods
+    if arguments.smallest:
+        sizes, methods = [20_000], methods[:1]
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         results = {"machine": describe(), "memory": arguments.memory}
-        results["runs"] = [measure(of, n, folder, arguments) for n in sizes for of in arguments.methods]
+        results["runs"] = [measure(of, n, folder, arguments) for n in sizes for of in methods]
     if arguments.out:
         arguments.out.write_text(json.dumps(results, indent=1) + "\n")
 
