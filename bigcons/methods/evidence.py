@@ -11,14 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bigcons.coassociation.counts import (
-    NORMALIZATIONS,
-    condensed_bytes,
-    condensed_distances,
-    count_all,
-    distance,
-    similarity,
-)
+from bigcons.coassociation import counts as agreement
 from bigcons.coassociation.increments import similarity_matrix
 from bigcons.errors import InvalidInputError
 from bigcons.memory import N_SAMPLED, TILE_ROWS, Block, DataBudget, row_blocks
@@ -59,7 +52,7 @@ class Evidence(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("linkage", self.linkage, LINKAGES)
-        check_choice("normalize", self.normalize, NORMALIZATIONS)
+        check_choice("normalize", self.normalize, agreement.NORMALIZATIONS)
         check_choice("criterion", self.criterion, ("n_clusters", "lifetime"))
         check_choice("ties", self.ties, ("lowest", "random"))
         budget = data_budget(self.memory, engine, ensemble)
@@ -81,11 +74,11 @@ class Evidence(ConsensusClusterer):
         else:
             # single linkage holds distances if weighed
             remedy = "use eac-groups or pcc" if weights is not None else "use eac-groups, eac-single or pcc"
-            needed = rows.row_of_object.nbytes + 2 * labels.nbytes + condensed_bytes(n_rows, engine)
+            needed = rows.row_of_object.nbytes + 2 * labels.nbytes + agreement.condensed_bytes(n_rows, engine)
             budget.check(
                 needed, f"the distances of {n_rows:,} distinct rows for linkage={self.linkage!r}", remedy
             )
-            distances = condensed_distances(labels, self.normalize, engine, weights)
+            distances = agreement.condensed_distances(labels, self.normalize, engine, weights)
             merges = agglomerate(distances, self.linkage, rows.weights[order], within[order])
         merges = Merges(order[merges.first], order[merges.second], merges.heights)
         n_clusters = n_rows if self.n_clusters is None else min(self.n_clusters, n_rows)
@@ -366,13 +359,13 @@ def _within(rows: UniqueRows, normalize: str, weights: Weights | None) -> np.nda
     """
     if weights is None:
         n_labels = np.count_nonzero(rows.labels >= 0, axis=1)
-        return distance(n_labels, n_labels, rows.labels.shape[1], normalize)
+        return agreement.distance(n_labels, n_labels, rows.labels.shape[1], normalize)
     joined, both = np.zeros((2, len(rows.labels)))
     for labels, offset, weight in zip(rows.labels.T, weights.offsets, weights.partitions, strict=False):
         seen = labels >= 0
         joined[seen] += weights.base_clusters[offset + labels[seen]]
         both[seen] += weight
-    return distance(joined, both, float(weights.partitions.sum()), normalize)
+    return agreement.distance(joined, both, float(weights.partitions.sum()), normalize)
 
 
 # Agglomerative clustering of label rows. Objects with equal rows cannot be told apart: `unique_rows` has each
@@ -568,7 +561,8 @@ def single_link(rows: np.ndarray, normalize: str) -> Merges:
         for part in row_blocks(n - 1, 1 << 8):  # progress is reported in between
             grow_tree(rows, over_all, part.start, part.stop, *state, *edges)
             listener.advance(part.n_rows)
-    return sorted_merges(first[1:], second[1:], distance(n_agree[1:], n_seen[1:], rows.shape[1], normalize))
+    heights = agreement.distance(n_agree[1:], n_seen[1:], rows.shape[1], normalize)
+    return sorted_merges(first[1:], second[1:], heights)
 
 
 # Furthest consensus
@@ -648,7 +642,7 @@ class Furthest(ConsensusClusterer):
                 candidates = np.sort(draw.choice(candidates, N_SAMPLED, replace=False, shuffle=False))
             distinct = ensemble.read_rows(candidates)
         first, second = (int(candidates[row]) for row in _least_similar(distinct, engine))
-        similarity, assigned = np.full(n, -1.0), np.full(n, -1, np.int32)  # of each object to its center
+        closest, assigned = np.full(n, -1.0), np.full(n, -1, np.int32)  # of each object to its center
         centers: list[int] = []
         objectives: list[float] = []
         least, furthest = -1.0, first
@@ -658,7 +652,7 @@ class Furthest(ConsensusClusterer):
                 center = ensemble.read_rows(np.array([furthest]))
                 offer = partial(_offer, ensemble, center, len(centers) - 1)
                 parts = [
-                    (block, similarity[block.start : block.stop], assigned[block.start : block.stop])
+                    (block, closest[block.start : block.stop], assigned[block.start : block.stop])
                     for block in ensemble.blocks()
                 ]
                 table = np.zeros((len(centers), ensemble.n_base_clusters), np.int64)
@@ -670,7 +664,7 @@ class Furthest(ConsensusClusterer):
                         table += counts
                         if candidate[0] < least:
                             least, furthest = candidate
-                if len(centers) == 1 and similarity[second] < 1.0:  # else all of the sample are alike
+                if len(centers) == 1 and closest[second] < 1.0:  # else all of the sample are alike
                     furthest = second
                 objectives.append(_disagreements(table, ensemble.offsets))
                 listener.advance(1)
@@ -690,23 +684,23 @@ def _offer(
     Return both anew, the contingency table, and the furthest object after its similarity, which is infinity
     if the block has no labeled object.
     """
-    block, similarity, assigned = part
+    block, closest, assigned = part
     labels = ensemble.read(block.start, block.stop)
     labeled = (labels >= 0).any(axis=1)
     offered = _similarities(labels, center)[:, 0]
-    nearer = labeled & (offered > similarity)
-    similarity = np.where(nearer, offered, similarity)
+    nearer = labeled & (offered > closest)
+    closest = np.where(nearer, offered, closest)
     assigned = np.where(nearer, np.int32(number), assigned)
     table = counts_of(labels, ensemble.offsets, assigned, number + 1)[0].T.astype(np.int64, order="C")
-    least = float(similarity[labeled].min(initial=np.inf))
-    furthest = np.flatnonzero(labeled & (similarity == least))
+    least = float(closest[labeled].min(initial=np.inf))
+    furthest = np.flatnonzero(labeled & (closest == least))
     candidate = (least, block.start + int(furthest[0])) if furthest.size else (np.inf, -1)
-    return similarity, assigned, table, candidate
+    return closest, assigned, table, candidate
 
 
 def _similarities(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the similarities (rows of left, rows of right) float64."""
-    return similarity(*count_all(left, right), left.shape[1], "observed")
+    return agreement.similarity(*agreement.count_all(left, right), left.shape[1], "observed")
 
 
 def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:

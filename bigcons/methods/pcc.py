@@ -219,8 +219,7 @@ class PCC(ConsensusClusterer):
         if isinstance(weights, str):
             weights = all_pairs.entropy_weights(survey.sample, ensemble.offsets)
         self._weights = weights
-        warn_of_fine_labels(survey, K, weights)
-        self._is_limit = warn_of_coarse_labels(ensemble, K, weights)
+        self._is_limit = warn_of_labels(survey, ensemble, K, weights)
         warn_of_dissent(survey, ensemble, given, "leave them out")
         counts = None if weights is None else weights.partitions
         sample = Sample(survey.sample, ensemble.offsets, counts, n_groups=n_groups_for(K))
@@ -276,26 +275,6 @@ class PCC(ConsensusClusterer):
 # Whether labels suit the model of the paper: far coarser or finer ones than the consensus mislead it
 
 
-def warn_of_coarse_labels(ensemble: Ensemble, n_clusters: int, weights: Weights | None) -> bool:
-    """Warn if the partitions have far fewer clusters than asked for, and so join different ones by chance.
-
-    The paper's model of the co-association has no term for that. Return whether it is so.
-    """
-    counted = slice(None) if weights is None else weights.partitions > 0
-    mean = float(np.mean(ensemble.n_clusters[counted]))
-    # Measured on 5 to 20 planted classes of equal size, with noise: below a third the paper's model lost
-    # all of them, up to a half most.
-    is_coarse = mean <= 0.5 * n_clusters
-    if is_coarse:
-        warn_user(
-            f"the partitions have {mean:.3g} clusters on average, far fewer than n_clusters={n_clusters}: by "
-            "chance they join objects of different clusters, which PCC then merges; "
-            "use ConsensusTree.",
-            errors.ConsensusWarning,
-        )
-    return is_coarse
-
-
 # Fraction of the least share of joined pairs below which to warn. Measured on planted classes (3 to 20, with
 # noise and missing labels) that every partition splits differently: below it all classes of unequal size were
 # lost, and 3 in 4 of those of equal size; above it all of equal size were found. Between .4 and .6 most
@@ -304,14 +283,17 @@ def warn_of_coarse_labels(ensemble: Ensemble, n_clusters: int, weights: Weights 
 ENOUGH = 0.4
 
 
-def warn_of_fine_labels(survey: Survey, n_clusters: int, weights: Weights | None) -> None:
-    """Warn if the labels join too few pairs of objects for memberships to explain.
+def warn_of_labels(survey: Survey, ensemble: Ensemble, n_clusters: int, weights: Weights | None) -> bool:
+    """Warn of labels that are far finer or far coarser than the consensus; return whether they are coarser.
 
-    The mean of ``y_i.y_j`` is at least about ``1 / n_clusters``, attained by clusters of equal size: a fit to
-    a much lower share of joined pairs tends to them. O(m M log m) time for a sample of ``m`` objects.
+    If they join too few pairs of objects for memberships to explain: the mean of ``y_i.y_j`` over ``i != j``
+    is at least the least share of pairs that clusters can join, those of equal size, to which a fit to a much
+    lower share of joined pairs tends. If the partitions have far fewer clusters than asked for, they join
+    different ones by chance, for which the paper's model has no term. O(m M log m) time for a sample of m.
     """
-    joined = survey.joined_share(None if weights is None else weights.partitions)
-    least = least_joined_share(n_clusters, float(survey.n_seen.mean()))
+    counts, n = None if weights is None else weights.partitions, float(survey.n_seen.mean())
+    joined = survey.joined_share(counts)
+    least = max(n / n_clusters - 1.0, 0.0) / (n - 1.0) if n > 1 else 0.0
     if n_clusters > 1 and joined < ENOUGH * least:
         warn_user(
             f"the labels join {100 * joined:.2g} % of the pairs of objects, but {n_clusters} clusters at "
@@ -319,14 +301,16 @@ def warn_of_fine_labels(survey: Survey, n_clusters: int, weights: Weights | None
             "try eac-average, eac-single or mcla, or a larger n_clusters.",
             errors.ConsensusWarning,
         )
-
-
-def least_joined_share(n_clusters: int, n_objects: float) -> float:
-    """Return the least share of object pairs that ``n_clusters`` clusters can join.
-
-    It is also the least mean of ``y_i.y_j`` over ``i != j``: ``sum_i y_i`` is shortest if even.
-    """
-    return max(n_objects / n_clusters - 1.0, 0.0) / (n_objects - 1.0) if n_objects > 1 else 0.0
+    mean = float(np.mean(ensemble.n_clusters if counts is None else ensemble.n_clusters[counts > 0]))
+    # Measured on 5 to 20 planted classes of equal size, with noise: below a third the paper's model lost
+    # all of them, up to a half most.
+    if mean <= 0.5 * n_clusters:
+        warn_user(
+            f"the partitions have {mean:.3g} clusters on average, far fewer than n_clusters={n_clusters}: by "
+            "chance they join objects of different clusters, which PCC then merges; use ConsensusTree.",
+            errors.ConsensusWarning,
+        )
+    return mean <= 0.5 * n_clusters
 
 
 # Which parameters apply, and what solves
