@@ -15,18 +15,8 @@ from bigcons.generate import mask_labels
 from bigcons.kernels import bce as kernel
 from bigcons.kernels import gibbs
 from bigcons.kernels.cluster_tables import rows_together
-from bigcons.methods.bce import (
-    ALPHA_FLOOR,
-    BCE,
-    NO_STEP,
-    GibbsBCE,
-    Sampler,
-    VariationalBCE,
-    best_alpha,
-    further_alpha,
-    further_probabilities,
-    label_probabilities,
-)
+from bigcons.methods import bce
+from bigcons.methods.bce import BCE
 from bigcons.metrics import adjusted_rand, micro_precision
 from tests.naive import bce as naive
 from tests.support.strategies import label_matrices
@@ -112,16 +102,16 @@ def statistics(draw):
     counts = rng.exponential(size=(5, 3)) ** draw(st.sampled_from([1, 6])) * n
     gamma = rng.dirichlet(np.full(3, draw(st.sampled_from([0.05, 1.0, 30.0]))), n) * 9 + 0.02
     log_means = (digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True))).sum(axis=0)
-    beta = label_probabilities(rng.random((5, 3)), offsets)
-    return (rng.exponential(size=3) + ALPHA_FLOOR, beta), counts, log_means, n, offsets
+    beta = bce.label_probabilities(rng.random((5, 3)), offsets)
+    return (rng.exponential(size=3) + bce.ALPHA_FLOOR, beta), counts, log_means, n, offsets
 
 
 @given(statistics(), st.sampled_from([0.001, 0.3, 5.0, 1000.0]))
 def test_best_alpha__is_the_direct_maximum(problem, start):
     _, _, log_means, n, _ = problem
     found, expected = (
-        best_alpha(np.full(3, start), log_means, n),
-        naive.best_alpha(log_means, n, ALPHA_FLOOR),
+        bce.best_alpha(np.full(3, start), log_means, n),
+        naive.best_alpha(log_means, n, bce.ALPHA_FLOOR),
     )
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
     value = naive.alpha_value(found, log_means, n)
@@ -133,38 +123,40 @@ def test_m_step__is_no_lower_than_before_in_any_part_and_stays_at_that_of_the_pa
     (alpha, beta), counts, log_means, n, offsets = problem
 
     def m_step(alpha, beta):
-        further = further_probabilities(beta, counts + LAP, offsets, relaxation)
-        return further_alpha(alpha, log_means, n, relaxation), further
+        further = bce.further_probabilities(beta, counts + LAP, offsets, relaxation)
+        return bce.further_alpha(alpha, log_means, n, relaxation), further
 
     found, probabilities = m_step(alpha, beta)
     gains = np.add.reduceat((counts + LAP) * np.log(probabilities / beta), offsets[:-1])
     assert (gains >= -1e-9 * (1 + np.abs(counts).sum())).all()
     values = [naive.alpha_value(of, log_means, n) for of in (alpha, found)]
     assert values[1] >= values[0] - 1e-9 * abs(values[0])
-    assert (found >= ALPHA_FLOOR).all()
+    assert (found >= bce.ALPHA_FLOOR).all()
     np.testing.assert_allclose(np.add.reduceat(probabilities, offsets[:-1]), 1)
-    beta = np.concatenate(naive.m_step(np.split(counts, [2]), log_means, n, LAP, ALPHA_FLOOR)[0])
-    best = best_alpha(np.ones(3), log_means, n)
+    beta = np.concatenate(naive.m_step(np.split(counts, [2]), log_means, n, LAP, bce.ALPHA_FLOOR)[0])
+    best = bce.best_alpha(np.ones(3), log_means, n)
     found, probabilities = m_step(best, beta)
     np.testing.assert_allclose(probabilities, beta, rtol=1e-9)
     np.testing.assert_allclose(found, best, rtol=1e-3)
 
 
 def test_for_all__gives_every_cluster_labels_that_the_sample_lacks():
-    problem = VariationalBCE(np.array([0, 2, 5]), 2, init="partition", smoothing=LAP, update_alpha=True)
+    problem = bce.VariationalBCE(np.array([0, 2, 5]), 2, init="partition", smoothing=LAP, update_alpha=True)
     beta = np.array([[1.0, 0.5], [0.0, 0.5], [0.0, 0.2], [1.0, 0.0], [0.0, 0.8]])
     found = problem.for_all({"alpha": np.ones(2), "beta": beta, "step": np.array([-3.0, 1.7])})
     np.testing.assert_allclose(np.add.reduceat(found["beta"], [0, 2]), 1)
     np.testing.assert_allclose(found["beta"][beta == 0], 0.1 / np.array([2, 3, 3, 3]))
     np.testing.assert_array_equal(found["alpha"], np.ones(2))
-    np.testing.assert_array_equal(found["step"], NO_STEP)  # objectives of samples and of all do not compare
+    np.testing.assert_array_equal(
+        found["step"], bce.NO_STEP
+    )  # objectives of samples and of all do not compare
 
 
 @given(label_matrices(), st.integers(1, 5), st.sampled_from(["partition", "random"]), st.integers(0, 99))
 def test_passes__never_lower_the_objective(labels, n_clusters, init, seed):
     ensemble = Ensemble.from_labels(labels)
     labels = ensemble.read(0, ensemble.n_objects)
-    problem = VariationalBCE(ensemble.offsets, n_clusters, init=init, smoothing=LAP, update_alpha=True)
+    problem = bce.VariationalBCE(ensemble.offsets, n_clusters, init=init, smoothing=LAP, update_alpha=True)
     state, carried = problem.start(labels, seed, 0)
     values = []
     for _ in range(12):
@@ -255,7 +247,7 @@ def test_log_likelihood__is_the_product_of_predictive_probabilities_by_which_lab
     ensemble = Ensemble.from_labels(labels)
     labels, offsets, sizes = ensemble.read(0, ensemble.n_objects), ensemble.offsets, ensemble.n_clusters
     z = np.random.default_rng(seed).integers(K, size=labels.shape, dtype=np.uint8)
-    sampler, tables = Sampler(K, 0, 1, 0.7, 0.4, "random", 0), counts_of(labels, offsets, z, K)
+    sampler, tables = bce.Sampler(K, 0, 1, 0.7, 0.4, "random", 0), counts_of(labels, offsets, z, K)
     found = sampler.log_likelihood(labels, offsets, z, *tables)
     assert found == pytest.approx(naive.log_joint(labels, z, K, sizes, 0.7, 0.4))
     i, u = np.argwhere(labels >= 0)[seed % np.count_nonzero(labels >= 0)]
@@ -269,17 +261,17 @@ def test_log_likelihood__is_the_product_of_predictive_probabilities_by_which_lab
 @pytest.mark.parametrize("init", ["partition", "random"])
 def test_gibbs__finds_planted_classes_and_chooses_priors_by_the_number_of_labels(init):
     ensemble, truth = planted_ensemble(1000, 40, shares=(0.5, 0.3, 0.2), missing=0.5, random_state=4)
-    model = GibbsBCE(3, init=init, random_state=0).fit(ensemble)
+    model = bce.GibbsBCE(3, init=init, random_state=0).fit(ensemble)
     assert adjusted_rand(truth, model.labels_) > 0.85
     assert len(model.history_["objective"]) == 200
     assert (model.alpha_, model.omega_) == (1.0, 1.0)
     labels = ensemble.read(0, 80)
     seen, few = labels >= 0, {"n_init": 1, "burn_in": 1, "n_samples": 1, "random_state": 0}
-    of_few_labels = GibbsBCE(8, **few).fit(labels)
+    of_few_labels = bce.GibbsBCE(8, **few).fit(labels)
     assert of_few_labels.alpha_ == pytest.approx(seen.sum() / seen.any(axis=1).sum() / (4 * 8))
     B = sum(len(np.unique(column[column >= 0])) for column in labels.T)
     assert of_few_labels.omega_ == pytest.approx(seen.sum() / B / (4 * 8))
-    asked = GibbsBCE(3, alpha=0.3, omega=0.2, **few).fit(labels)
+    asked = bce.GibbsBCE(3, alpha=0.3, omega=0.2, **few).fit(labels)
     assert (asked.alpha_, asked.omega_) == (0.3, 0.2)
 
 
@@ -287,7 +279,7 @@ def test_gibbs__finds_planted_classes_and_chooses_priors_by_the_number_of_labels
     ("cls", "parameter", "value"),
     [
         *((BCE, "init", "base"), (BCE, "smoothing", 0.0), (BCE, "update_alpha", "no")),
-        *((GibbsBCE, "alpha", "most"), (GibbsBCE, "omega", "most")),
+        *((bce.GibbsBCE, "alpha", "most"), (bce.GibbsBCE, "omega", "most")),
     ],
 )
 def test_fit__refuses_bad_parameters(cls, parameter, value):

@@ -9,15 +9,8 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble
 from bigcons.errors import ConvergenceWarning, InvalidInputError
-from bigcons.methods.correspondence import (
-    CCC,
-    CCSVD,
-    CCU,
-    cosines,
-    first_groups,
-    mean_similarity,
-    nearest_groups,
-)
+from bigcons.methods import correspondence
+from bigcons.methods.correspondence import CCC, CCSVD, CCU
 from bigcons.methods.incidence import fold_overlaps, one_hot
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine
@@ -34,7 +27,7 @@ def dense_codes(labels):
 
 
 def similarity_of(ensemble):
-    return cosines(fold_overlaps(ensemble, SerialEngine()), ensemble.offsets)
+    return correspondence.cosines(fold_overlaps(ensemble, SerialEngine()), ensemble.offsets)
 
 
 @given(label_matrices(max_objects=8, min_partitions=2, max_partitions=4), st.data())
@@ -43,7 +36,7 @@ def test_objective__is_the_summed_mean_cosine(labels, data):
     size = ensemble.n_base_clusters
     groups = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=size, max_size=size)))
     summed = similarity_of(ensemble) @ one_hot(groups, 3)
-    found = mean_similarity(summed, ensemble.offsets, groups)
+    found = correspondence.mean_similarity(summed, ensemble.offsets, groups)
     assert found == pytest.approx(naive.objective(labels, groups, 3), abs=1e-12)
 
 
@@ -108,7 +101,7 @@ def test_ccc__lets_clusters_left_over_vote_where_nobody_else_does():
 def test_nearest_groups__places_only_what_is_left_over(labels):
     ensemble, labels = dense_codes(labels)
     groups = np.arange(ensemble.n_base_clusters) % 3 - 1
-    found = nearest_groups(similarity_of(ensemble), groups, 2)
+    found = correspondence.nearest_groups(similarity_of(ensemble), groups, 2)
     np.testing.assert_array_equal(found[groups >= 0], groups[groups >= 0])
     clusters, own = counted.base_clusters(labels), counted.partitions(labels)
     for b in np.flatnonzero(groups < 0):
@@ -125,7 +118,7 @@ def test_first_groups__are_the_largest_clusters_of_a_partition_then_others(label
     ensemble, labels = dense_codes(labels)
     overlaps = fold_overlaps(ensemble, SerialEngine())
     sizes, k = np.diag(overlaps), int(ensemble.n_clusters[0])
-    groups = first_groups(similarity_of(ensemble), ensemble.offsets, sizes, 0, n_clusters)
+    groups = correspondence.first_groups(similarity_of(ensemble), ensemble.offsets, sizes, 0, n_clusters)
     chosen = np.flatnonzero(groups >= 0)
     assert sorted(groups[chosen]) == list(range(len(chosen)))
     own = chosen[chosen < k]

@@ -13,19 +13,8 @@ from bigcons import Ensemble
 from bigcons.coassociation.counts import condensed_distances
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import DataBudget
-from bigcons.methods.evidence import (
-    EAC,
-    LINKAGES,
-    EACAverage,
-    EACGroups,
-    EACSingle,
-    Furthest,
-    agglomerate,
-    cut,
-    largest_lifetime,
-    linkage_matrix,
-    unique_rows,
-)
+from bigcons.methods import evidence
+from bigcons.methods.evidence import EAC, EACAverage, EACGroups, EACSingle, Furthest
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine
 from tests.naive import linkage as naive
@@ -78,21 +67,21 @@ def random_points(seed, n=14):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("method", LINKAGES)
+@pytest.mark.parametrize("method", evidence.LINKAGES)
 def test_agglomerate__of_weighted_points_equals_scipy_on_all_objects(method, seed):
     weights, within, between = random_points(seed)
     point = np.repeat(np.arange(len(weights)), weights)
     of_objects = np.where(point[:, None] == point, within[point], between[np.ix_(point, point)])
     expected = linkage(of_objects[np.triu_indices(len(point), 1)], method)
-    merges = agglomerate(between[np.triu_indices(len(weights), 1)], method, weights, within)
+    merges = evidence.agglomerate(between[np.triu_indices(len(weights), 1)], method, weights, within)
     heights = np.sort(np.concatenate([merges.heights, np.repeat(within, weights - 1)]))
     np.testing.assert_allclose(heights, expected[:, 2], rtol=1e-12)
     first = np.unique(point, return_index=True)[1]
-    of_points = squareform(cophenet(linkage_matrix(merges, np.ones(len(weights)))))
+    of_points = squareform(cophenet(evidence.linkage_matrix(merges, np.ones(len(weights)))))
     np.testing.assert_allclose(of_points, squareform(cophenet(expected))[np.ix_(first, first)], rtol=1e-12)
     if seed == 0:  # of single objects
         for k in (1, 2, 7, 13, 14):
-            found = cut(merges, 14, k)
+            found = evidence.cut(merges, 14, k)
             assert len(np.unique(found)) == k
             assert adjusted_rand(naive.left_after_merges(expected, k), found) == 1
 
@@ -111,11 +100,13 @@ def test_eac_single__has_the_heights_of_scipy_on_all_objects(normalize, labels):
 @pytest.mark.parametrize("method", ["average", "complete", "single"])
 @given(labels=label_matrices(min_objects=3, max_objects=9))
 def test_eac__merges_nearest_clusters_of_objects_every_time(method, normalize, labels):
-    rows = unique_rows(Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy="")
+    rows = evidence.unique_rows(
+        Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy=""
+    )
     n_labels = (rows.labels >= 0).sum(axis=1)
     within = 1 - n_labels / labels.shape[1] if normalize == "all" else np.zeros(len(n_labels))
     condensed = condensed_distances(rows.labels, normalize, SerialEngine())
-    merges = agglomerate(condensed, method, rows.weights, within)
+    merges = evidence.agglomerate(condensed, method, rows.weights, within)
     pairs = itertools.permutations(range(len(labels)), 2)
     similarity = {p: naive.similarity(labels.tolist(), *p, normalize == "all") for p in pairs}
     distances = {pair: float(1 - value) for pair, value in similarity.items()}
@@ -134,7 +125,7 @@ def test_six_items__have_the_similarities_and_clusters_of_the_paper():
     assert EACAverage(2).fit(SIX_ITEMS).labels_.tolist() == [0, 1, 0, 1, 0, 0]
 
 
-@pytest.mark.parametrize("method", LINKAGES)
+@pytest.mark.parametrize("method", evidence.LINKAGES)
 def test_linkage__is_a_valid_tree_whose_first_merges_give_the_clusters(method):
     groups, labels = planted()
     model = EAC(4, linkage=method).fit(labels)
@@ -178,7 +169,7 @@ def test_eac__normalize_decides_what_a_missing_label_means():
     assert never_seen_together.linkage_[:, 2].tolist() == [1]
 
 
-@pytest.mark.parametrize("method", LINKAGES)
+@pytest.mark.parametrize("method", evidence.LINKAGES)
 def test_ties__at_random_let_any_of_equal_pairs_merge_first(method):
     labels = np.array([[0, 0], [1, 1], [2, 2]])
     found = {
@@ -210,11 +201,11 @@ def test_largest_lifetime__equals_the_widest_range_of_heights(heights, bounded, 
     n = len(heights) + 1
     found = naive.lifetimes(heights, 0 if bounded else heights[0], heights[-1])
     allowed = {k: found.get(k, 0) for k in range(2, n + bounded) if k <= most}
-    chosen = largest_lifetime(np.array(heights, float), most=most, below=0.0 if bounded else None)
+    chosen = evidence.largest_lifetime(np.array(heights, float), most=most, below=0.0 if bounded else None)
     assert chosen == max(k for k, value in allowed.items() if value == max(allowed.values()))
 
 
-@pytest.mark.parametrize("method", LINKAGES)
+@pytest.mark.parametrize("method", evidence.LINKAGES)
 def test_lifetime__finds_the_number_of_planted_clusters(method):
     groups, labels = planted(wrong=0.05)
     model = EAC(None, linkage=method, criterion="lifetime").fit(labels)

@@ -12,28 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from bigcons import METHODS, Ensemble, partitioners, spectra
+from bigcons import METHODS, Ensemble, errors, partitioners, spectra
 from bigcons.coassociation import dense
 from bigcons.datasets import ce_8d5k, planted_ensemble
-from bigcons.errors import (
-    ConsensusWarning,
-    ConvergenceWarning,
-    InvalidInputError,
-    MemoryBudgetError,
-    MissingDependencyError,
-)
+from bigcons.errors import InvalidInputError
 from bigcons.methods import incidence
 from bigcons.methods.hypergraph import CSPA, HBGF, HGPA, MCLA, hyperedges, jaccard_weights
-from bigcons.methods.incidence import (
-    bipartite_embedding,
-    cut_embedding,
-    find_centers,
-    fold_overlaps,
-    groups_of,
-    leading_by_passes,
-    observed_pairs,
-    votes_of,
-)
+from bigcons.methods.incidence import fold_overlaps
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.partitioners import graph_of, partition_graph
 from bigcons.progress import report_progress_to
@@ -91,9 +76,9 @@ def test_folds__are_products_with_the_incidence_matrix(labels, n_columns):
     H, table = counted.incidence(labels), np.random.default_rng(n_columns).normal(size=(1, n_columns))
     overlaps = fold_overlaps(ensemble, SERIAL)
     np.testing.assert_array_equal(overlaps, H.T @ H)
-    np.testing.assert_array_equal(observed_pairs(overlaps, ensemble.offsets), H.T @ (labels >= 0))
+    np.testing.assert_array_equal(incidence.observed_pairs(overlaps, ensemble.offsets), H.T @ (labels >= 0))
     table = table * np.arange(1, len(overlaps) + 1)[:, None]
-    scores, n_labels = votes_of(labels, ensemble.offsets, table)
+    scores, n_labels = incidence.votes_of(labels, ensemble.offsets, table)
     np.testing.assert_allclose(scores, H @ table, atol=1e-12)
     np.testing.assert_array_equal(n_labels, (labels >= 0).sum(axis=1))
     found = [vertices.tolist() for vertices in hyperedges(labels, ensemble.n_clusters)]
@@ -143,7 +128,7 @@ def test_seven_objects__are_grouped_as_in_the_paper(method):
 def test_hbgf__has_the_singular_values_of_the_full_matrix(labels):
     ensemble, labels = dense_codes(labels[(labels >= 0).any(axis=1)])
     _, expected, _ = np.linalg.svd(naive.bipartite(labels))
-    embedding = bipartite_embedding(ensemble, SERIAL, 6)
+    embedding = incidence.bipartite_embedding(ensemble, SERIAL, 6)
     found = embedding.singular_values
     np.testing.assert_allclose(found, expected[: len(found)], atol=1e-7)
     assert (expected[len(found) : 6] < 1e-4).all()
@@ -153,7 +138,7 @@ def test_hbgf__embeds_objects_and_base_clusters_by_the_singular_vectors():
     ensemble, labels = dense_codes(random_labels(60, 5, 4, 0.4))
     U, values, Vt = np.linalg.svd(naive.bipartite(labels), full_matrices=False)
     assert (np.diff(values[:5]) < -1e-3).all()
-    embedding = bipartite_embedding(ensemble, SERIAL, 4)
+    embedding = incidence.bipartite_embedding(ensemble, SERIAL, 4)
     rows, labeled = embedding.rows_of(labels)
     assert labeled.all()
     for found, vectors in ((rows, U[:, :4]), (embedding.rows_of_base_clusters()[0], Vt.T[:, :4])):
@@ -168,7 +153,7 @@ def test_cspa__has_the_spectrum_of_the_normalized_similarity(normalize):
     over_all = naive.similarity(labels, normalize="all")
     graph = naive.expected_similarity(labels) if normalize == "observed" else over_all
     values, vectors = np.linalg.eigh(naive.normalized(graph))
-    embedding = cut_embedding(ensemble, SERIAL, 4, observed=normalize == "observed")
+    embedding = incidence.cut_embedding(ensemble, SERIAL, 4, observed=normalize == "observed")
     np.testing.assert_allclose(embedding.singular_values**2, values[:-5:-1], rtol=1e-9)
     rows, _ = embedding.rows_of(labels)
     leading = vectors[:, :-5:-1]
@@ -201,7 +186,7 @@ def test_leading_eigenvectors__are_those_of_the_matrix(size):
 
 def test_leading_eigenvectors__fall_back_where_lapack_finds_no_subset():
     labels = np.array([[1, 0, 0, 0], [0, -1, 1, -1], [0, -1, -1, 1]])
-    found = bipartite_embedding(Ensemble.from_labels(labels), SerialEngine(), 6)
+    found = incidence.bipartite_embedding(Ensemble.from_labels(labels), SerialEngine(), 6)
     H = counted.incidence(labels)
     expected = np.linalg.svd(H / np.sqrt(np.outer(H.sum(axis=1), H.sum(axis=0))), compute_uv=False)
     np.testing.assert_allclose(found.singular_values, expected[expected > 1e-5])
@@ -227,7 +212,9 @@ def by_table(codes, n_vectors, scale):
 def test_passes__find_the_eigenvectors_of_the_table(labels, n_vectors):
     ensemble, codes = dense_codes(labels)
     scale = 1.0 / np.sqrt(1.0 + np.arange(ensemble.n_base_clusters))
-    found, own, _ = leading_by_passes(ensemble, SERIAL, weights_of_objects, scale, n_vectors, tol=1e-12)
+    found, own, _ = incidence.leading_by_passes(
+        ensemble, SERIAL, weights_of_objects, scale, n_vectors, tol=1e-12
+    )
     values, _, matrix = by_table(codes, n_vectors, scale)
     known = values > spectra.NEGLIGIBLE * max(values[0], 1e-300)
     np.testing.assert_allclose(found, values[known], rtol=1e-9)
@@ -241,7 +228,7 @@ def test_passes__of_planted_clusters_are_few_and_end_near_the_table(missing):
     labels = ensemble.read(0, 300)
     scale = 1.0 / np.sqrt(1.0 + np.arange(ensemble.n_base_clusters) % 7)
     scale /= np.sqrt(by_table(labels, 1, scale)[0])  # the largest eigenvalue is 1, as in embeddings
-    _, found, n_passes = leading_by_passes(ensemble, SERIAL, weights_of_objects, scale, 6)
+    _, found, n_passes = incidence.leading_by_passes(ensemble, SERIAL, weights_of_objects, scale, 6)
     values, vectors, _ = by_table(labels, 7, scale)
     sines = np.sqrt(np.maximum(1.0 - np.linalg.svd(found.T @ vectors[:, :6])[1] ** 2, 0.0))
     assert sines.max() <= 1e-3 / (values[5] - values[6]) < 0.1
@@ -251,15 +238,15 @@ def test_passes__of_planted_clusters_are_few_and_end_near_the_table(missing):
 def test_passes__have_the_same_bits_on_any_engine_and_from_a_store_and_take_memberships(tmp_path):
     ensemble, _ = planted_ensemble(600, 10, n_clusters=(3, 9), missing=0.3, random_state=2)
     stored = ensemble.save(tmp_path / "e.zarr", chunk_rows=64)
-    assert 2 < len(groups_of(stored, 8 * stored.n_base_clusters)) <= len(stored.blocks())
+    assert 2 < len(incidence.groups_of(stored, 8 * stored.n_base_clusters)) <= len(stored.blocks())
     scale, found = np.ones(stored.n_base_clusters), set()
     for data, engine in itertools.product((stored, stored.load()), (SERIAL, ThreadsEngine(3))):
-        found.add(leading_by_passes(data, engine, weights_of_objects, scale, 5)[1].tobytes())
+        found.add(incidence.leading_by_passes(data, engine, weights_of_objects, scale, 5)[1].tobytes())
     assert len(found) == 1
     labels = np.random.default_rng(0).integers(0, 4, (50, 3))
     soft = Ensemble.from_memberships([np.eye(4)[column] for column in labels.T])
     of_hard, of_soft = (
-        leading_by_passes(data, SERIAL, lambda rows: np.ones(len(rows)), np.ones(12), 3, tol=1e-10)
+        incidence.leading_by_passes(data, SERIAL, lambda rows: np.ones(len(rows)), np.ones(12), 3, tol=1e-10)
         for data in (Ensemble.from_labels(labels), soft)
     )
     np.testing.assert_allclose(of_hard[0], of_soft[0])
@@ -310,11 +297,13 @@ def test_passes__find_what_kmeans_of_everything_finds(method, planted, tmp_path)
     stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=999)
     found = made(method, n_clusters=5, random_state=0).fit(stored)
     assert found.n_passes_ > 2
-    embed = partial(cut_embedding, observed=True) if method == "cspa" else bipartite_embedding
+    embed = (
+        partial(incidence.cut_embedding, observed=True) if method == "cspa" else incidence.bipartite_embedding
+    )
     embedding = embed(stored, SERIAL, 5)
     extra = tuple(part[: None if method == "hbgf" else 0] for part in embedding.rows_of_base_clusters())
     every = stored.read(0, len(labels))
-    centers, history = find_centers(embedding, stored, every, extra, 5, 0, SERIAL)
+    centers, history = incidence.find_centers(embedding, stored, every, extra, 5, 0, SERIAL)
     assert "move" not in history
     assert found.objective_ == pytest.approx(history["objective"][-1], rel=1e-4)
     assert adjusted_rand(found.labels_, embedding.labels_of(every, centers)) > 0.99
@@ -333,7 +322,7 @@ def test_passes__are_told_and_warn_at_the_last(planted, monkeypatch):
     assert all(total == done for _, total, done in told)
     monkeypatch.setattr(incidence, "MOST_PASSES", 1)
     monkeypatch.setattr(incidence, "MOVE_TOL", 0.0)
-    with pytest.warns(ConvergenceWarning, match="stopped after 1 passes"):
+    with pytest.warns(errors.ConvergenceWarning, match="stopped after 1 passes"):
         CSPA(5, random_state=0).fit(planted[1])
 
 
@@ -394,7 +383,7 @@ def test_8d5k__seen_in_two_dimensions_at_a_time_is_recovered(method, views_of_8d
 @pytest.mark.parametrize("method", FAMILY)
 def test_memory__that_cannot_hold_the_overlaps_is_refused_with_the_number(method, planted):
     with pytest.raises(
-        MemoryBudgetError, match=r"needs .* over memory=1 MB; raise it to .* n_base_clusters=60"
+        errors.MemoryBudgetError, match=r"needs .* over memory=1 MB; raise it to .* n_base_clusters=60"
     ):
         made(method, n_clusters=5, memory="1MB").fit(planted[1][:3000])
 
@@ -402,7 +391,9 @@ def test_memory__that_cannot_hold_the_overlaps_is_refused_with_the_number(method
 def test_memory__of_many_base_clusters_must_be_allowed():
     fine = Ensemble.from_labels(np.repeat(np.arange(160)[:, None], 100, axis=1))
     plan = {"columns": 5, "in_memory": True}
-    with pytest.raises(MemoryBudgetError, match=r"pass memory='.* GB' .*n_base_clusters=16000") as refusal:
+    with pytest.raises(
+        errors.MemoryBudgetError, match=r"pass memory='.* GB' .*n_base_clusters=16000"
+    ) as refusal:
         incidence.check_overlaps_plan(MCLA(5), fine, SERIAL, **plan)
     enough = str(refusal.value).split("'")[1]
     incidence.check_overlaps_plan(MCLA(5, memory=enough), fine, SERIAL, **plan)
@@ -435,11 +426,16 @@ def test_parameters__that_make_no_sense_are_refused(method, parameters, message)
 # Partitioners of other packages
 
 
-@pytest.mark.parametrize("method", [CSPA, HBGF, MCLA])
-def test_metis__that_is_not_installed_is_named(method, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pymetis", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'bigcons\[graph\]'"):
-        method(3, partitioner="metis").fit(SEVEN)
+@pytest.mark.parametrize(
+    "model", [*(of(3, partitioner="metis") for of in (CSPA, HBGF, MCLA)), HGPA(3, objective="km1")]
+)
+def test_packages__that_are_not_installed_are_named(model, monkeypatch):
+    for package in ("pymetis", "mtkahypar"):
+        monkeypatch.setitem(sys.modules, package, None)
+    partitioners._mtkahypar.cache_clear()
+    with pytest.raises(errors.MissingDependencyError, match=r"pip install 'bigcons\[graph\]'") as refused:
+        model.fit(SEVEN)
+    assert refused.value.extra == "graph"
 
 
 @pytest.mark.parametrize("method", [CSPA, HBGF, MCLA])
@@ -479,7 +475,7 @@ def test_metis__finds_parts_of_a_few_objects(n_objects):
 def test_metis__that_finds_no_balanced_cut_says_so():
     pytest.importorskip("pymetis")
     graph = graph_of(np.ones((13, 13)))
-    with pytest.warns(ConsensusWarning, match="METIS finds no cut into 11 parts of 1 to 2 vertices"):
+    with pytest.warns(errors.ConsensusWarning, match="METIS finds no cut into 11 parts of 1 to 2 vertices"):
         partition_graph(graph, 11, 0)
 
 
@@ -490,14 +486,6 @@ def test_metis__objective_is_the_similarity_cut():
     apart = model.labels_[:, None] != model.labels_
     cut = np.triu(naive.similarity(labels, normalize="observed") * apart).sum()
     assert model.objective_ == pytest.approx(cut, rel=1e-3)  # weights are rounded to whole numbers
-
-
-def test_metis__of_too_many_pairs_is_refused_with_the_number():
-    labels = np.zeros((20_000, 1), int)
-    for memory in (None, "4GB"):
-        with pytest.raises(MemoryBudgetError, match="or use partitioner='spectral'") as refused:
-            CSPA(2, partitioner="metis", memory=memory).fit(labels)
-        assert refused.value.budget == 4_000_000_000
 
 
 # The cut of HGPA
@@ -599,22 +587,16 @@ def test_hgpa__of_two_threads_at_once_keeps_the_seeds_apart():
 
 
 def test_hgpa__of_too_many_labels_is_refused_with_the_number():
-    with pytest.raises(MemoryBudgetError, match=r"over memory=1 MB; raise it to .* objective='laplacian'"):
+    with pytest.raises(
+        errors.MemoryBudgetError, match=r"over memory=1 MB; raise it to .* objective='laplacian'"
+    ):
         HGPA(2, objective="km1", memory="1MB").fit(np.zeros((20_000, 2), int))
-
-
-def test_mtkahypar__that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "mtkahypar", None)
-    partitioners._mtkahypar.cache_clear()
-    with pytest.raises(MissingDependencyError, match="objective='laplacian'") as refused:
-        HGPA(3, objective="km1").fit(np.arange(12).reshape(6, 2) % 3)
-    assert refused.value.extra == "graph"
 
 
 def test_hgpa__by_default_falls_back_to_the_laplacian_and_says_so(monkeypatch):
     monkeypatch.setattr("bigcons.methods.hypergraph.has_mtkahypar", lambda: False)
     labels = np.tile((np.arange(60) % 3)[:, None], 4)
-    with pytest.warns(ConsensusWarning, match="objective='laplacian'") as warned:
+    with pytest.warns(errors.ConsensusWarning, match="objective='laplacian'") as warned:
         model = HGPA(3, random_state=0).fit(labels)
     assert {warning.filename for warning in warned} == {__file__}
     assert model.minimized_ == "laplacian"

@@ -10,26 +10,13 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import METHODS, PCC, Consensus, Ensemble, LabelKMeans, PairTable
+from bigcons import METHODS, PCC, Consensus, Ensemble, LabelKMeans, PairTable, errors, metrics
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble, simulated_soft_partitions
-from bigcons.errors import (
-    ConsensusWarning,
-    ConvergenceWarning,
-    DisconnectedWarning,
-    InvalidInputError,
-    MemoryBudgetError,
-)
+from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
 from bigcons.methods.all_pairs import dirichlet, entropy_weights, perturbed_uniform
-from bigcons.metrics import (
-    adjusted_rand,
-    jensen_shannon,
-    matching_accuracy,
-    pcc_objective,
-    reliability,
-    trust,
-)
+from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import ThreadsEngine
 from bigcons.run.survey import Survey
 from bigcons.seeding import resolve_seed
@@ -77,9 +64,9 @@ def test_fit__reports_the_gap_and_the_objective_of_what_it_returns(pairs):
     listed = naive.all_pairs(labels)
     gap = naive.kkt_gaps(listed, model.memberships_.astype(float)).max() / naive.mean_weight(listed, 60)
     assert gap == pytest.approx(model.gap_, abs=2e-6)  # memberships are float32
-    expected = pcc_objective(labels, model.memberships_, constant=pairs == "dense")
+    expected = metrics.pcc_objective(labels, model.memberships_, constant=pairs == "dense")
     assert model.objective_ == pytest.approx(expected, rel=1e-6)
-    with pytest.warns(ConvergenceWarning, match="raise max_iter or tol"):
+    with pytest.warns(errors.ConvergenceWarning, match="raise max_iter or tol"):
         model = PCC(3, pairs=pairs, max_iter=1, tol=1e-9, random_state=0).fit(planted(noise=0.5)[0])
     assert not model.converged_
     assert model.n_passes_ == 1
@@ -116,7 +103,7 @@ def test_solve__of_many_blocks_never_raises_the_objective(tmp_path, draw):
     objective = np.array(found.history["objective"])
     assert (np.diff(objective) <= 1e-7 * np.abs(objective[0])).all()
     assert objective[-1] == found.objective <= objective[0]
-    expected = pcc_objective(labels, found.memberships, constant=False)
+    expected = metrics.pcc_objective(labels, found.memberships, constant=False)
     assert found.objective == pytest.approx(expected, rel=1e-6)
     gaps = naive.kkt_gaps(pairs := naive.all_pairs(labels), found.memberships.astype(np.float64))
     assert gaps.max() / naive.mean_weight(pairs, 160) <= 1.1e-4
@@ -172,7 +159,7 @@ def test_fit__solvers_agree_on_small_problems(seed, tmp_path):
     forms = ("all", "dense", table, tmp_path / "pairs.zarr")
     how = {"random_state": seed, "tol": 1e-5, "max_iter": 20_000}
     models = [PCC(3, pairs=pairs, **how).fit(labels) for pairs in forms]
-    objectives = [pcc_objective(labels, model.memberships_) for model in models]
+    objectives = [metrics.pcc_objective(labels, model.memberships_) for model in models]
     assert objectives == pytest.approx([objectives[0]] * 4, rel=1e-4)
     assert adjusted_rand(models[0].labels_, models[1].labels_) == 1
     for model in models[2:]:
@@ -186,7 +173,9 @@ def test_fit__recovers_simulated_soft_partitions(pairs, divergence):
     model = quiet(PCC(8, pairs=pairs, divergence=divergence, n_init=1, random_state=0), labels)
     assert model.n_clusters_ == 4
     assert np.sort(model.memberships_.mean(axis=0))[:4].sum() < 1e-3
-    assert jensen_shannon(truth, model.memberships_) <= 0.0012  # of more seeds: benchmarks/pcc_paper.py
+    assert (
+        metrics.jensen_shannon(truth, model.memberships_) <= 0.0012
+    )  # of more seeds: benchmarks/pcc_paper.py
 
 
 def test_fit__of_kl_over_all_pairs_lists_those_of_few_objects_and_names_a_share_of_many():
@@ -214,7 +203,9 @@ def test_fit__solves_groups_that_no_partition_labels_together_each_by_itself():
     parts = [planted(n_objects=150, n_partitions=10, noise=0.1, seed=seed) for seed in (1, 2)]
     labels, truth = np.full((300, 20), -1), np.concatenate([part[1] for part in parts])
     labels[:150, :10], labels[150:, 10:] = parts[0][0], parts[1][0]
-    with pytest.warns(DisconnectedWarning, match=r"2 groups \(150, 150\) that no partition labels together"):
+    with pytest.warns(
+        errors.DisconnectedWarning, match=r"2 groups \(150, 150\) that no partition labels together"
+    ):
         model = PCC(3, random_state=0).fit(labels)
     for group in (slice(0, 150), slice(150, 300)):
         assert adjusted_rand(truth[group], model.labels_[group]) == 1
@@ -296,15 +287,17 @@ def test_trust__is_that_of_the_labels_stored_with_them_and_calibrated_where_memb
         return a[3:] == b[3:] and all(getattr(a, n).tobytes() == getattr(b, n).tobytes() for n in names)
 
     model = PCC(4, random_state=0, client="serial").fit(path)
-    assert same(model.trust_, trust(path, model))
+    assert same(model.trust_, metrics.trust(path, model))
     assert same(pickle.loads(pickle.dumps(model)).trust_, model.trust_)
     assert same(PCC(4, random_state=0, client="threads").fit(path, out=out).trust_, model.trust_)
     opened, again = Consensus.open(out), PCC(4, random_state=0).fit(path, out=out)
     assert opened.verify()["n_unlabeled"] == 0
-    assert all(same(other, model.trust_) for other in (opened.trust, again.trust_, trust(path, opened)))
-    assert matching_accuracy(classes, model.labels_) > 0.9
-    by_memberships = reliability(classes, model, model.memberships_.max(axis=1)).error
-    assert reliability(classes, model, model.trust_.confidence).error < 0.03 < by_memberships
+    assert all(
+        same(other, model.trust_) for other in (opened.trust, again.trust_, metrics.trust(path, opened))
+    )
+    assert metrics.matching_accuracy(classes, model.labels_) > 0.9
+    by_memberships = metrics.reliability(classes, model, model.memberships_.max(axis=1)).error
+    assert metrics.reliability(classes, model, model.trust_.confidence).error < 0.03 < by_memberships
     other = LabelKMeans(4, random_state=0).fit(path)
     for attribute, words in (("trust_", r"bigcons\.metrics\.trust"), ("memberships_", "only soft methods")):
         with pytest.raises(AttributeError, match=words) as caught:
@@ -312,7 +305,7 @@ def test_trust__is_that_of_the_labels_stored_with_them_and_calibrated_where_memb
         assert caught.value.obj is None  # or Python suggests a private attribute of it
     with pytest.raises(AttributeError, match="not fitted"):
         _ = PCC(2).trust_
-    assert trust(path, other).confidence.mean() > 0.5
+    assert metrics.trust(path, other).confidence.mean() > 0.5
 
 
 # Labels that join too few pairs
@@ -338,7 +331,7 @@ def test_fit__of_labels_too_fine_says_so_in_one_line(how):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         PCC(4, max_iter=2, n_init=1, random_state=0, **how).fit(labels)
-    (word,) = (str(w.message) for w in caught if w.category is ConsensusWarning)
+    (word,) = (str(w.message) for w in caught if w.category is errors.ConsensusWarning)
     shares = r"join (\S+) % of the pairs of objects, but (\d+) clusters at least (\S+) %"
     joined, n_clusters, least = map(float, re.search(shares, word).groups())
     assert joined == pytest.approx(100 * survey_of(labels).joined_share(), rel=0.06)
@@ -379,7 +372,7 @@ def test_fit__of_labels_too_fine_says_so_in_one_line(how):
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else "",
 )
 def test_fit__refuses_parameters_in_one_line(asked, message):
-    with pytest.raises((InvalidInputError, MemoryBudgetError), match=message) as refusal:
+    with pytest.raises((InvalidInputError, errors.MemoryBudgetError), match=message) as refusal:
         PCC(3, **asked).fit(planted()[0])
     assert "\n" not in str(refusal.value)
 
@@ -387,7 +380,7 @@ def test_fit__refuses_parameters_in_one_line(asked, message):
 def test_pcc_objective__takes_weights_only_where_it_counts_them():
     labels, truth = planted()
     with pytest.raises(InvalidInputError, match="they need pairs='all' and constant=False"):
-        pcc_objective(labels, np.eye(3)[truth], weights=np.ones(15))
+        metrics.pcc_objective(labels, np.eye(3)[truth], weights=np.ones(15))
 
 
 def test_fit__refuses_pairs_of_other_objects(tmp_path):
@@ -400,9 +393,13 @@ def test_fit__refuses_pairs_of_other_objects(tmp_path):
 
 def test_many_clusters__whose_tables_exceed_the_budget_are_refused_and_the_tree_is_named():
     labels = np.arange(320_000).reshape(2000, 160) % 50
-    with pytest.raises(MemoryBudgetError, match=r"PCC of 1,900 clusters needs tables of .* or use Cons"):
+    with pytest.raises(
+        errors.MemoryBudgetError, match=r"PCC of 1,900 clusters needs tables of .* or use Cons"
+    ):
         PCC(1900).fit(labels)
-    with pytest.raises(MemoryBudgetError, match=r"PCC needs .* over memory=2 GB; .*or use ConsensusTree"):
+    with pytest.raises(
+        errors.MemoryBudgetError, match=r"PCC needs .* over memory=2 GB; .*or use ConsensusTree"
+    ):
         PCC(1000, memory="2GB").fit(labels)
 
 
@@ -412,7 +409,7 @@ def test_budget_too_small__is_told_with_remedies_that_fit_it(method):
     ensemble = Ensemble.from_labels(np.arange(2_400_000).reshape(1_200_000, 2) % 3)
 
     def refusal(memory):
-        with pytest.raises(MemoryBudgetError, match="over memory=") as found:
+        with pytest.raises(errors.MemoryBudgetError, match="over memory=") as found:
             METHODS[method](40, memory=memory, client="serial").fit(ensemble)
         return found.value
 

@@ -16,14 +16,8 @@ from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.divergences import resolve_divergence
 from bigcons.errors import MemoryBudgetError
 from bigcons.kernels import divergences as family
+from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import newton_search
-from bigcons.kernels.pair_descent import (
-    descend,
-    prepare,
-    quadratic_search,
-    total_value,
-    values_along,
-)
 from bigcons.memory import row_blocks
 from bigcons.methods.all_pairs import dirichlet, perturbed_uniform
 from bigcons.methods.pcc import choose_problem, cut_blocks, graph_of, stretch_steps, take_stretch
@@ -38,7 +32,7 @@ KL_VALUE, KL_SLOPE, KL_CURVATURE, _ = resolve_divergence("kl").compiled
 KL_SEARCH = newton_search(KL_SLOPE, KL_CURVATURE)
 VALUES = {"l2": (naive.l2, naive.l2_slope), "kl": (naive.kl, naive.kl_slope)}
 KERNELS = {
-    "l2": (family.l2_value, family.l2_slope, quadratic_search, 0.0),
+    "l2": (family.l2_value, family.l2_slope, pair_descent.quadratic_search, 0.0),
     "kl": (KL_VALUE, KL_SLOPE, KL_SEARCH, 0.0),
 }
 
@@ -124,7 +118,9 @@ class Descent:
         self.rows = np.zeros((n, 2 * K))
         self.rows[:, :K] = memberships[:n]
         self.queue = np.empty(n), *np.empty((2, n), np.int32)
-        prepare(self.rows, *self.graph, self.fixed, *self.queue, self.kernel_slope, self.parameter)
+        pair_descent.prepare(
+            self.rows, *self.graph, self.fixed, *self.queue, self.kernel_slope, self.parameter
+        )
 
     @property
     def Y(self):  # noqa: N802
@@ -133,10 +129,12 @@ class Descent:
     def descend(self, n_steps, tol=0.0):
         scratch = np.empty((4, np.diff(self.graph[0]).max()))
         functions = self.search, self.kernel_slope, self.parameter
-        return descend(self.rows, *self.graph, self.fixed, *self.queue, scratch, n_steps, tol, *functions)
+        return pair_descent.descend(
+            self.rows, *self.graph, self.fixed, *self.queue, scratch, n_steps, tol, *functions
+        )
 
     def total(self):
-        return total_value(self.rows, *self.graph, self.fixed, self.kernel_value, self.parameter)
+        return pair_descent.total_value(self.rows, *self.graph, self.fixed, self.kernel_value, self.parameter)
 
     def assert_is_consistent(self, atol):
         """Gradients are those of the pairs, keys no smaller than the gaps, each in its place of the queue."""
@@ -201,7 +199,7 @@ def test_values_along__equal_naive_at_every_length(kind):
     lengths, totals = np.array([0.0, 0.3, 1.0]), np.zeros(3)
     own, others = [end[:9] for end in ends], [end[9:] for end in ends]
     graph = (indptr, numbers, observed, weight)
-    values_along(*own, *graph, *others, lengths, totals, run.kernel_value, run.parameter)
+    pair_descent.values_along(*own, *graph, *others, lengths, totals, run.kernel_value, run.parameter)
     counted = [pair for pair in run.pairs if pair[0] < 9 and left_out not in pair]
     along = [ends[0].astype(float) + length * (ends[1].astype(float) - ends[0]) for length in lengths]
     expected = [naive.objective(counted, Y, run.value) for Y in along]

@@ -13,14 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bigcons as bc
-from bigcons import METHODS, Consensus, Ensemble
+from bigcons import METHODS, Consensus, Ensemble, errors
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import (
-    CorruptStoreError,
-    InvalidInputError,
-    SuspiciousFeaturesWarning,
-    SuspiciousLabelsWarning,
-)
+from bigcons.errors import InvalidInputError
 from bigcons.methods.placing import open_placing, tables_of_generator
 from bigcons.metrics import adjusted_rand, matching_accuracy
 from tests.support.fits import quiet
@@ -64,7 +59,7 @@ def test_predict__finds_the_planted_classes_of_unseen_objects_and_takes_unseen_l
     strange, without = new.astype(np.int64), new.copy()
     strange[:, 0], without[:, 0] = 77, -1
     with pytest.warns(
-        SuspiciousLabelsWarning, match="1 of 40 partitions have labels that did not occur in f"
+        errors.SuspiciousLabelsWarning, match="1 of 40 partitions have labels that did not occur in f"
     ):
         np.testing.assert_array_equal(model.predict(strange), model.predict(without))
 
@@ -156,7 +151,9 @@ def test_new_rows__with_text_that_did_not_occur_are_named(table, ensemble):
         both.predict,
         both.generator_.transform,
     ):
-        with pytest.warns(SuspiciousFeaturesWarning, match="did not occur .*: 'city' in 2 rows; ") as caught:
+        with pytest.warns(
+            errors.SuspiciousFeaturesWarning, match="did not occur .*: 'city' in 2 rows; "
+        ) as caught:
             found = place(others)
         assert [warning.filename for warning in caught] == [__file__]
         np.testing.assert_array_equal(found[2:], place(new)[2:])
@@ -175,18 +172,6 @@ def test_predict__names_predict_features_for_what_are_no_labels_of_a_generated_e
         given.predict(np.rint(numbers))
 
 
-def test_predict_features__of_an_ensemble_with_other_partitions_uses_the_generated_ones(table, ensemble):
-    more = bc.Ensemble.from_labels(np.asarray(ensemble))
-    with pytest.raises(InvalidInputError, match="was not generated from features"):
-        bc.ConsensusTree(3).fit(more).predict_features(table)
-    held = ensemble.select(ensemble.names)
-    held.append_partitions(np.array(table["city"].to_pylist()), names=["mine"])
-    model = bc.ConsensusTree(3, random_state=0).fit(held)
-    labels = np.where(np.arange(13) < 12, held.generator.assign(table).labels, -1)
-    expected = model.predict(np.where(labels < 0, None, labels).astype(object))
-    np.testing.assert_array_equal(model.predict_features(table).labels, expected)
-
-
 def test_fit__of_a_finished_store_predicts_as_before(table, ensemble, tmp_path):
     fit = partial(bc.ConsensusTree(3, random_state=0).fit, ensemble, out=tmp_path / "c.zarr")
     first = fit().predict_features(table)
@@ -198,7 +183,7 @@ def test_fit__of_a_finished_store_predicts_as_before(table, ensemble, tmp_path):
         bc.ConsensusTree().take_placing(consensus, ensemble.select(ensemble.names[1:]))
     file = tmp_path / "c.zarr" / "placing.npz"
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(CorruptStoreError, match=r"placing.npz is damaged \(wrong checksum\)"):
+    with pytest.raises(errors.CorruptStoreError, match=r"placing.npz is damaged \(wrong checksum\)"):
         bc.Consensus.open(tmp_path / "c.zarr").verify()
     for _ in range(2):
         found = bc.HGPA(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")

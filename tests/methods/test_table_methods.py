@@ -298,11 +298,3 @@ def test_fine_base_clusters(name, fine, tmp_path):
         blocks = ensemble.save(tmp_path / "fine.zarr", chunk_rows=1_500)
         one, many = (METHODS[name](4, random_state=0, client=c).fit(blocks) for c in ("serial", "threads"))
         np.testing.assert_array_equal(one.memberships_, many.memberships_)
-
-
-@pytest.mark.parametrize("name", ["mixture", "qmi"])
-def test_wide_ensembles(name):
-    ensemble, classes = planted_ensemble(1_000, 4_300, shares=[0.5, 0.3, 0.2], n_clusters=(2, 5), missing=0.0)
-    model = METHODS[name](3, random_state=0).fit(ensemble)
-    assert model.start_objectives_ == []
-    assert adjusted_rand(classes, model.labels_) > 0.9

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from bigcons import Ensemble, contingency
 from bigcons.datasets import planted_ensemble
-from bigcons.disk.schema import CLUSTER_COLUMNS
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import adjusted_rand, nmi, reliability, trust
-from bigcons.store.clusters import arrow_table
 from bigcons.trust.placement import EXTRA, random_half
 from tests.naive import trust as naive
 from tests.support.strategies import label_matrices
@@ -143,15 +141,6 @@ def test_trust__is_sure_of_right_labels_and_not_of_wrong_ones(planted):
     assert np.mean(found.second_labels[wrong] == classes[wrong]) > 0.85
 
 
-def test_trust__finds_a_cluster_split_at_random_unstable(planted):
-    labels, classes = planted
-    split = np.where((classes == 0) & (np.random.default_rng(0).random(1500) < 0.5), 6, classes)
-    whole, table = trust(labels, classes).clusters.to_pydict(), trust(labels, split).clusters.to_pydict()
-    assert min(table["stability"][1:6]) > 0.8 > 0.5 > max(table["stability"][0], table["stability"][6])
-    assert (table["nearest"][0], table["nearest"][6]) == (6, 0)
-    assert max(table["separation"][0], table["separation"][6]) < 0.01 < min(whole["separation"])
-
-
 def test_trust__names_clusters_by_their_labels(planted):
     labels, classes = planted
     few, many = trust(labels, classes), trust(labels, classes * 100 + 7)
@@ -181,17 +170,6 @@ def test_reliability__is_of_bins_of_equal_width():
     np.testing.assert_allclose(found.confidence, [0.1, 0.4, 0.5, 2.8 / 3])
     np.testing.assert_allclose(found.accuracy, [0, 1, 1, 2 / 3])
     assert found.error == pytest.approx((0.1 + 0.6 + 0.5 + 0.8) / 6)
-
-
-def test_trust__is_shown_in_a_line_with_the_clusters_that_could_be_merged():
-    found = trust([[0, 0], [0, 0], [1, 1], [1, 2]], [0, 0, 1, 2], client="serial")
-    facts = f"mean confidence {found.confidence.mean():.2f}, 3 clusters, 2 partitions"
-    line = f"Trust(4 objects, {facts}, temperature {found.temperature:.2f}"
-    assert repr(found) == f"{line})"
-    of = {"nearest": [1, 0, 1], "division": [0.9, None, 0.2]}
-    rows = {name: of.get(name, found.clusters[name]) for name in found.clusters.column_names}
-    told = found._replace(clusters=arrow_table(CLUSTER_COLUMNS, rows))
-    assert repr(told) == f"{line}, 2 could be merged with 1 at no cost)"
 
 
 def test_trust__compares_partitions_by_all_pairs_of_objects_coarse_and_fine_ones():

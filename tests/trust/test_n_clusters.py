@@ -19,11 +19,9 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.methods.base import ConsensusClusterer
 from bigcons.metrics import adjusted_rand
 from bigcons.progress import Progress, report_progress_to
-from bigcons.spectra import spectrum
 from bigcons.store.clusters import NClustersChoice, evidence, merit
-from bigcons.trust.groups import Sample, nearest_of_rows, nearest_pivots
+from bigcons.trust.groups import Sample, nearest_of_rows
 from bigcons.trust.n_clusters import search_sample
-from bigcons.weights import incidence_of
 from tests.naive import tree as naive
 
 
@@ -127,25 +125,6 @@ def test_weights__count_partitions_as_if_they_occurred_that_often(five):
     for name in ("distinctness", "lifetime"):  # a half has a partition once, whatever its weight
         of_several = (table[name][1:] for table in (weighted.table, repeated.table))
         np.testing.assert_allclose(*of_several, atol=1e-9)
-
-
-def scaled_incidence(incidence, counts):
-    """Rows and columns divided by the roots of weighted labels and of sizes, columns by weight."""
-    n_labels, sizes = (np.where(of > 0, of, 1.0) for of in (incidence @ counts, incidence.sum(axis=0)))
-    return incidence / np.sqrt(n_labels)[:, None] / np.sqrt(sizes) * np.sqrt(counts)
-
-
-@pytest.mark.parametrize("wide", [False, True])
-def test_spectrum__of_more_clusters_or_more_objects_has_the_same_vectors(wide):
-    labels = planted(4, n_objects=40 if wide else 120, n_partitions=20)[0]
-    ensemble = Ensemble.from_labels(labels)
-    incidence = incidence_of(labels, ensemble.offsets)
-    counts = 1.0 + np.arange(ensemble.n_base_clusters) % 3
-    values, vectors = spectrum(incidence, counts, 4)
-    scaled = scaled_incidence(incidence.toarray(), counts)
-    np.testing.assert_allclose(scaled @ (scaled.T @ vectors), vectors * values, atol=1e-9)
-    np.testing.assert_allclose(vectors.T @ vectors, np.eye(4), atol=1e-9)
-    assert adjusted_rand(nearest_pivots(vectors), np.arange(len(labels)) % 4) > 0.95
 
 
 def test_choice__is_the_same_on_any_engine_and_from_a_store(tmp_path):
