@@ -164,18 +164,14 @@ def resolve_engine(client: object = None) -> Engine:
 
         if client is None and is_within_task():
             return SerialEngine()
-        active = active_client() if client is None else client
-        return ThreadsEngine() if active is None else DaskEngine(active)
+        client = active_client() if client is None else client
+        if client is not None:
+            return DaskEngine(client)
     if client is None:
         return ThreadsEngine()
-    if hasattr(client, "scheduler_address"):
-        raise InvalidInputError(
-            f"client= is the cluster {type(client).__name__}; pass distributed.Client(cluster).",
-            parameter="client",
-        )
     raise InvalidInputError(
-        f"client={client!r} is unknown; use None or 'threads' (all cores of this machine), 'serial', "
-        "the address of a Dask scheduler such as 'tcp://host:8786', or a distributed.Client."
+        f"client={client!r} is unknown; use None or 'threads' (all cores of this machine), 'serial', the "
+        "address of a Dask scheduler such as 'tcp://host:8786', or distributed.Client(cluster)."
     )
 
 
