@@ -572,23 +572,11 @@ def place(features: tuple[str, ...], folder: str, out: str, id: str | None, **op
     argument("store", type=PATH),
     option("-k", "--n-clusters", type=click.IntRange(min=2), help="Clusters down to which to show it.  "
            "[default: the number recommended, and as many again]"),
-    option("--tree", "name", type=click.Choice(["average", "distinctness"]),
-           help="Which tree.  [default: the one that agrees better with the partitions]"),
-    option("--features", type=TABLE, help="Features that the ensemble was generated of, for a p-value of "
-           "each number of clusters, by 20 draws of one Gaussian."),
     option("-o", "--out", type=PATH, metavar="FILE", help="Draw the tree (.png, .pdf or .svg), or write the "
            "table of all splits (.csv or .parquet)."),
     *("memory", "random_state", "client", "overwrite"),
 )  # fmt: skip
-def tree(
-    store: str,
-    n_clusters: int | None,
-    name: str | None,
-    features: str | None,
-    out: str | None,
-    overwrite: bool,
-    **options: Any,
-) -> None:
+def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, **options: Any) -> None:
     """Show the tree of clusters and the support of its splits.
 
     STORE is an ensemble, or a consensus whose number of clusters was chosen, which has kept the tree.
@@ -608,10 +596,11 @@ def tree(
         refuse_existing_file(out, overwrite)
     opened = open_store(store)
     if not isinstance(opened, bc.Consensus):
-        cut = bc.consensus_tree(opened, tree=name, features=features, **options)
-    elif opened.tree is None or (name, features) != (None, None):
-        kept = "no tree, because its number of clusters was given" if opened.tree is None else "kept one tree"
-        raise InvalidInputError(f"{store} has {kept}; pass the ensemble.")
+        cut = bc.consensus_tree(opened, **options)
+    elif opened.tree is None:
+        raise InvalidInputError(
+            f"{store} has no tree, as its number of clusters was given; pass the ensemble."
+        )
     else:
         cut = opened.tree
     splits = cut.table()

@@ -161,11 +161,6 @@ class Survey(NamedTuple):
     rows: np.ndarray
     """(sample_size,): which objects the sample has."""
 
-    @property
-    def mean_weight(self) -> float:
-        """Mean over the objects of ``sum_j N_ij``: the scale of a KKT gap over all pairs."""
-        return mean_pair_weight(self.n_seen, self.n_objects)
-
     def joined_share(self, weights: np.ndarray | None = None) -> float:
         """Return the share of co-clustered pairs among the sampled objects, over partitions that label both.
 

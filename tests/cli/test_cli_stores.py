@@ -79,14 +79,13 @@ def test_tree__is_told_and_drawn_and_kept_by_a_consensus(run):
     assert shown[2].split()[:3] == ["split", "n_clusters", "height"]
     assert len(shown) == 4 + 5 + 2
     assert shown[-1] == f"... and {len(found.table()) - 5} lower splits; -o FILE.csv writes all."
-    found = consensus_tree("e.zarr", tree="average", random_state=0)
-    told = json.loads(run("tree e.zarr --tree average -o t.png --json").stdout)
+    told = json.loads(run("tree e.zarr -o t.png --json").stdout)
     assert told["splits"] == found.table().slice(0, len(told["splits"])).to_pylist()
-    assert (told["n_clusters"], told["is_clear"], told["tree"]) == (6, True, "average")
+    assert (told["n_clusters"], told["is_clear"], told["tree"]) == (6, True, found.tree)
     assert Path("t.png").read_bytes()[:4] == b"\x89PNG"
     again = run("tree e.zarr -o t.png")
     assert (again.exit_code, "t.png" in again.stderr) == (1, True)
-    assert run("tree e.zarr --tree average -o t.csv").exit_code == 0
+    assert run("tree e.zarr -o t.csv").exit_code == 0
     written = Path("t.csv").read_text().splitlines()
     assert written[0].split(",") == found.table().column_names
     assert len(written) == 1 + len(found.table())
@@ -94,7 +93,6 @@ def test_tree__is_told_and_drawn_and_kept_by_a_consensus(run):
     MCLA(3, random_state=0).fit("e.zarr", out="three.zarr")
     assert run("tree c.zarr -k 6").stdout == text
     assert "its number of clusters was given; pass the ensemble" in run("tree three.zarr").stderr
-    assert "pass the ensemble" in run("tree c.zarr --features x.npy").stderr
 
 
 def test_export__writes_the_confidence_and_leaves_out_labels_below_one(run):
