@@ -243,7 +243,9 @@ def test_resolve_engine__of_none_does_not_import_distributed():
 
 
 def test_resolve_engine__refuses_a_cluster_and_a_closed_client(local_client):
-    with pytest.raises(InvalidInputError, match=r"LocalCluster.* is unknown; .*distributed\.Client\(cluster\)"):
+    with pytest.raises(
+        InvalidInputError, match=r"LocalCluster.* is unknown; .*distributed\.Client\(cluster\)"
+    ):
         resolve_engine(local_client.cluster)
     closed = distributed.Client(local_client.cluster, set_as_default=False)
     closed.close()
