@@ -374,14 +374,8 @@ class ClusterTree:
     def parts(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return facts and arrays to store, of which `of_parts` makes the tree again, without its placer."""
         choice = self.choice
-        facts = {
-            "tree": self.tree,
-            "n_objects": self.n_objects,
-            "n_clusters": choice.n_clusters,
-            "runner_up": choice.runner_up,
-            "lifetime_of_one": choice.lifetime_of_one,
-            "n_sampled": choice.n_sampled,
-        }
+        facts = {"tree": self.tree, "n_objects": self.n_objects}
+        facts |= {name: getattr(choice, name) for name in _FACTS}
         arrays = {name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None}
         return facts, arrays | {f"choice.{name}": values for name, values in choice.table.items()}
 
@@ -389,17 +383,16 @@ class ClusterTree:
     def of_parts(cls, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> ClusterTree:
         """Return the tree of `parts`; raises KeyError, TypeError or ValueError for others."""
         table = {name: arrays[f"choice.{name}"] for name in _EVIDENCE}
-        choice = NClustersChoice(
-            *(facts["n_clusters"], facts["runner_up"], table, float(facts["lifetime_of_one"])),
-            facts["n_sampled"],
-        )
+        choice = NClustersChoice(table=table, **{name: facts[name] for name in _FACTS})
         merges, sizes, support, error = (arrays[name] for name in _ARRAYS[:4])
-        if merges.shape != (len(sizes) - 1, 4) or facts["n_clusters"] not in table["n_clusters"]:
-            raise ValueError("arrays of other shapes")
-        told = choice, facts["n_objects"], arrays.get("p_values")
-        return cls(facts["tree"], merges, sizes, support, error, *told)
+        fits = isinstance(choice.lifetime_of_one, (int, float)) and choice.n_clusters in table["n_clusters"]
+        if merges.shape != (len(sizes) - 1, 4) or not fits:
+            raise ValueError("arrays of other shapes, or other facts")
+        number, p_values = facts["n_objects"], arrays.get("p_values")
+        return cls(facts["tree"], merges, sizes, support, error, choice, number, p_values)
 
 
+_FACTS = ("n_clusters", "runner_up", "lifetime_of_one", "n_sampled")
 _ARRAYS = ("merges", "sizes", "support", "support_error", "p_values")
 _EVIDENCE = ("n_clusters", "distinctness", "lifetime", "agreement", "quality")
 
