@@ -234,12 +234,13 @@ def measure(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any
     """Yield the rows as they are measured."""
     if options.smallest:
         yield from against_heap(2_000, 20_000, DIVERGENCES[:1], BLOCKS[:1], folder)
-    for n_objects in [] if options.smallest else options.sizes:
+        return
+    for n_objects in options.sizes:
         n_pairs = SIZES.get(n_objects, 15 * n_objects)
         yield from against_heap(n_objects, n_pairs, options.divergences, BLOCKS, folder)
     if not options.no_tiles:
         n_pairs = 101 * (parse_size(TILES_MEMORY) // BYTES_PER_PAIR) // 10
-        yield ten_times_the_memory(50_000 if options.smallest else n_pairs, folder)
+        yield ten_times_the_memory(n_pairs, folder)
 
 
 if __name__ == "__main__":
