@@ -199,10 +199,11 @@ def run(
     """Cluster FEATURES many times and find the consensus.
 
     Short for `bigcons generate` and `bigcons solve`. FEATURES is one table or several, as for `bigcons
-    generate`, and need not fit in memory; each step keeps to the memory budget, or is refused before it
-    begins, and what is made stays. Repeating the command resumes an interrupted run and finds the result of a
-    finished one; an ensemble that is there is used for another -k, too. What was chosen is printed, with the
-    time of each step, after the columns of few values, if any, of which each cluster has only one.
+    generate`, and need not fit in memory; each step keeps to the memory budget. A budget that is too small
+    for the method is refused before generating, with -k auto once the number is known. Repeating the command
+    resumes an interrupted run and finds the result of a finished one; an ensemble that is there is used for
+    another -k, too. What was chosen is printed, with the time of each step, after the columns of few values,
+    if any, of which each cluster has only one.
     """
     from bigcons.io.files import refuse_missing
 
@@ -212,13 +213,17 @@ def run(
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
 
     from bigcons.disk.commit import is_store
+    from bigcons.generate.kmeans import drawn_clusters
+    from bigcons.run.survey import PlannedEnsemble
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     reading = cli.taken(options, (*CHOSEN, *READING, "log"))
     model = bc.METHODS[method](_n_clusters_of(method, n_clusters), **options)
     data = _open_features(features, reading)
-    model._check_n_clusters(model.n_clusters, data.n_objects)  # before any work
     is_made = not overwrite and is_store(ensemble_path)
+    if overwrite or not is_store(consensus_path):
+        drawn = drawn_clusters(data.n_objects, n_partitions, options["random_state"])
+        model.check_plan(PlannedEnsemble(ensemble_path, data.n_objects, drawn), consensus_path)
     began = time.perf_counter()
     making: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
     ensemble = bc.generate.mixed(data, n_partitions=n_partitions, **making)

@@ -33,7 +33,7 @@ from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget, enough_
 from bigcons.run.engine import Engine, beside_processes, open_engine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
-from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
 from bigcons.store.ensemble import Ensemble, ensemble_of_content
 from bigcons.store.ensemble_store import Content, Header, refuse_wide
 from bigcons.store.generator import Generator
@@ -227,6 +227,16 @@ def kmeans(
     sample = check_number("sample", sample, above=0, at_most=1)
     scheme = Scheme("kmeans", n_partitions, n_clusters, sample, n_init=n_init)
     return make_partitions(features, scheme, **options)
+
+
+def drawn_clusters(n_objects: int, n_partitions: int, seed: int) -> np.ndarray:
+    """Return the number of clusters that `mixed` draws for each partition, ``(n_partitions,)`` int64.
+
+    It depends on the seed alone, so a solve can be planned before there are labels.
+    Partitions have fewer clusters where some get no object.
+    """
+    scheme = Scheme("mixed", n_partitions, seed=seed).of_objects(n_objects, SEGMENT_ROWS)
+    return np.array([scheme.draw(u)[1] for u in range(n_partitions)], np.int64)
 
 
 def weighted_kmeans(

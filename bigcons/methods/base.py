@@ -13,7 +13,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
@@ -37,7 +37,7 @@ from bigcons.progress import progress
 from bigcons.run import results as runs
 from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine
 from bigcons.run.results import Found, Output, Results, Use
-from bigcons.run.survey import MemoryPlan
+from bigcons.run.survey import LabelsNeededError, MemoryPlan, PlannedEnsemble
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store import consensus as stores
 from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, Trust, cluster_rows
@@ -224,6 +224,21 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if self._recoding.is_named:
             self.feature_names_in_: np.ndarray = np.array(ensemble.names, dtype=object)
         self._generator: Generator | None = ensemble.generator
+
+    def check_plan(self, ensemble: PlannedEnsemble, out: str | os.PathLike[str]) -> None:
+        """Raise what ``fit(out=out)`` of an ensemble of this shape would raise before it reads a label.
+
+        That is MemoryBudgetError if its plan exceeds ``memory``, of methods that plan before they read.
+        """
+        self._check_n_clusters(self.n_clusters, ensemble.n_objects)
+        self._begin(ensemble)
+        output = Output(out, overwrite=False, resume=True, fingerprint={})
+        with (
+            suppress(LabelsNeededError),
+            open_engine(self.client) as engine,
+            self._chosen(ensemble, engine, 0),
+        ):
+            self._solve(ensemble, engine, 0, output)
 
     @abstractmethod
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:

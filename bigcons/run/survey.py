@@ -14,6 +14,7 @@ import numpy as np
 
 from bigcons import errors
 from bigcons.errors import InvalidInputError, MemoryBudgetError, warn_user
+from bigcons.io.factorize import default_chunk_rows, label_dtype
 from bigcons.io.labels import observed
 from bigcons.memory import (
     PROCESS_BYTES,
@@ -28,6 +29,7 @@ from bigcons.progress import progress
 from bigcons.run.engine import Engine, beside_processes, fold
 from bigcons.seeding import draw_rows
 from bigcons.store.ensemble import Ensemble
+from bigcons.store.ensemble_store import Header
 from bigcons.store.ensemble_store import reading_bytes as rows_reading_bytes
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -87,6 +89,33 @@ class MemoryPlan(NamedTuple):
             words = f", over memory={format_size(allowed)}; raise it to {enough_for(needed)}{remedy}"
         budget = most or None if memory is None else allowed
         raise MemoryBudgetError(f"{name} needs {format_size(needed)}{words}.", needed=needed, budget=budget)
+
+
+class LabelsNeededError(Exception):
+    """A label of an ensemble that is yet to be made was asked for."""
+
+
+class PlannedEnsemble(Ensemble):
+    """The shape of an ensemble yet to be made at ``path``, by which to plan its solve.
+
+    Its partitions have at most ``n_clusters`` (M,) clusters. Asking for labels, or blocks of them, raises
+    LabelsNeededError.
+    """
+
+    def __init__(self, path: str, n_objects: int, n_clusters: np.ndarray) -> None:
+        names, sizes = [f"p{u}" for u in range(len(n_clusters))], np.full(len(n_clusters), n_objects)
+        rows = default_chunk_rows(n_objects, len(names))
+        nothing = np.broadcast_to(np.zeros((), label_dtype(n_clusters)), (n_objects, len(names)))
+        super().__init__(nothing, Header(n_objects, names, n_clusters, sizes, rows, {}), [None] * len(names))
+        self.path = path
+
+    def read(self, *_: Any, **__: Any) -> Any:
+        """Raise LabelsNeededError, as all that needs labels."""
+        raise LabelsNeededError
+
+    blocks: Any = read
+    read_rows: Any = read
+    load: Any = read
 
 
 def data_budget(memory: str | float | None, engine: Engine, ensemble: Ensemble) -> DataBudget:

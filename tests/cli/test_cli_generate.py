@@ -101,6 +101,14 @@ def test_generate_and_run__refuse_before_any_work(run, line, words):
     assert names() == ["features.npy", "separate.npy"]
 
 
+def test_run__refuses_a_budget_that_is_too_small_for_the_method_before_it_generates(run):
+    result = run("run features.npy -o out -k 3 --memory 400MB")
+    assert result.exit_code == 1
+    assert "ConsensusTree needs" in result.stderr
+    assert "over --memory 400 MB; raise it to" in result.stderr
+    assert names() == ["features.npy", "separate.npy"]
+
+
 def customers():
     group = np.arange(60) % 3
     columns = [np.array([10, 20, 30])[group], 40.5 + group + np.arange(60) / 100]

@@ -16,6 +16,7 @@ from sklearn.datasets import make_moons
 import bigcons as bc
 from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.generate import diverse, feature_views, kmeans, landmarks, mixed, object_views, weighted_kmeans
+from bigcons.generate.kmeans import drawn_clusters
 from bigcons.generate.training import embedding
 from tests.naive import landmarks as naive
 from tests.support.engines import RepeatedTasks
@@ -91,6 +92,16 @@ def test_mixed__is_half_by_landmarks_and_half_by_k_means(points):
     assert 2 <= found.n_clusters[is_by_kmeans].min() <= found.n_clusters[is_by_kmeans].max() <= 30
     assert 2 <= found.n_clusters[~is_by_kmeans].min() <= found.n_clusters[~is_by_kmeans].max() <= 20
     assert found.n_clusters[is_by_kmeans].max() > 20
+
+
+@pytest.mark.parametrize("n_objects", [3, 17, 29, 400])
+def test_drawn_clusters__are_the_most_that_there_are(n_objects):
+    points = np.random.default_rng(0).normal(size=(n_objects, 3))
+    found = mixed(points, n_partitions=40, random_state=5).n_clusters
+    drawn = drawn_clusters(n_objects, 40, 5)
+    assert (found <= drawn).all()
+    if n_objects == 400:
+        np.testing.assert_array_equal(found, drawn)
 
 
 # Generators
