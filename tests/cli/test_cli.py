@@ -305,7 +305,7 @@ def test_pairs__are_imported(ensemble, run, ran):
     Path("pairs.csv").write_text("a,b,both,seen\n0,5,1,2\n")
     assert ran(f"{line} --n-objects 9")["n_objects"] == 9
     assert_fails_in_one_line(
-        run(f"solve {ensemble} -m pcc -k 3 -o d.zarr --pairs pairs.csv"), "import --pairs"
+        run(f"solve {ensemble} -m pcc -k 3 -o d.zarr --pairs pairs.csv"), "not a bigcons store"
     )
 
 
@@ -375,13 +375,13 @@ def test_warnings__are_one_line_each_and_the_same_is_shown_once(run, monkeypatch
             warn_user(text, ConsensusWarning)
         raise MemoryError("Unable to allocate 37.3 GiB")
 
-    monkeypatch.setattr("bigcons.store.ensemble.read_head", warn)
+    monkeypatch.setattr("bigcons.disk.commit.read_head", warn)
     lines = run("info e.zarr").stderr.splitlines()
     assert lines == ["Warning: one", "Warning: two", "Error: Unable to allocate 37.3 GiB"]
 
 
 def test_interrupt__is_one_line_and_status_130(run, monkeypatch):
-    monkeypatch.setattr("bigcons.store.ensemble.read_head", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr("bigcons.disk.commit.read_head", Mock(side_effect=KeyboardInterrupt))
     result = run("info e.zarr")
     assert result.exit_code == 130
     assert len(result.stderr.strip().splitlines()) == 1
