@@ -276,9 +276,9 @@ def test_samples__every_object_is_in_the_cluster_of_the_nearest_center(points, g
 def test_samples__read_the_features_twice(points, monkeypatch):
     passes, stream = [], Features._stream
 
-    def counted(self, blocks, gaps):
+    def counted(self, blocks, **how):
         passes.append(sum(block.n_rows for block in blocks))
-        return stream(self, blocks, gaps)
+        return stream(self, blocks, **how)
 
     monkeypatch.setattr(Features, "_stream", counted)
     make(points, n_partitions=30, train=300)
