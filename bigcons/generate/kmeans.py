@@ -512,7 +512,8 @@ def make_partitions(
         )
         parts = [f"labels-{block.start}-{block.stop}" for block in data.blocks(block_rows)]
         blocks = data.iterate(block_rows, gaps=True, sparse=True)
-        content = Content(header, [None] * len(names), map_kept(run, engine, label, blocks, parts))
+        labels = engine.map(label, blocks) if run is None else map_kept(run, engine, label, blocks, parts)
+        content = Content(header, [None] * len(names), labels)
         return ensemble_of_content(content, out, overwrite=overwrite)
 
 
