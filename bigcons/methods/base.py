@@ -15,6 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 import numpy as np
@@ -434,10 +435,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """
         self._n_columns = n_clusters or self.n_clusters
         K = self._n_columns
-
-        def read_block(block: Block) -> Found | np.ndarray:
-            return read[block.start : block.stop] if isinstance(read, np.ndarray) else read(block)
-
+        read_block = partial(_rows_of_block, read) if isinstance(read, np.ndarray) else read
         results = Results(
             *(ensemble, unlabeled, K, self.info.soft, read_block, engine or SerialEngine()),
             np.arange(K) if order is None else order,
@@ -445,10 +443,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             add=add,
         )
 
-        def evidence_of(labels: Any, engine: Engine) -> confidence.Evidence:
-            known = ensemble, *results.codes_of(labels), engine
-            return confidence.Evidence(*known, search=self._search, n_clusters=K)
-
+        how: dict[str, Any] = {"search": self._search, "n_clusters": K}
         if out is None:
             self.labels_, self._memberships, rows = results.hold()
             self._note(results)
@@ -456,7 +451,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 sure, second, second_sure = (np.ascontiguousarray(rows[name]) for name in TRUST)
                 self._trust = Trust(sure, second, second_sure, *tables(results))
             elif trust is not None:
-                self._trust = evidence_of(self.labels_, trust).trust()
+                codes = results.codes_of(self.labels_)
+                self._trust = confidence.Evidence(ensemble, *codes, trust, **how).trust()
             return
         with (
             ExitStack() as committing,
@@ -475,7 +471,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             if tables is not None:
                 writer.describe_trust(*tables(results))
             elif trust is not None:
-                evidence_of(writer.arrays["labels"], trust).write(writer)
+                codes = results.codes_of(writer.arrays["labels"])
+                confidence.Evidence(ensemble, *codes, trust, **how).write(writer)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
@@ -754,6 +751,11 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 f"{consensus.path} cannot place objects ({error}); solve again with overwrite=True.",
                 path=consensus.path,
             ) from None
+
+
+def _rows_of_block(rows: np.ndarray, block: Block) -> np.ndarray:
+    """Return what all objects have, of those of a block."""
+    return rows[block.start : block.stop]
 
 
 def _in_words(value: Any) -> str:

@@ -97,7 +97,9 @@ def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) 
     """
     chosen = METHODS[method]
     asked = inspect.signature(chosen.fit).parameters.keys() & parameters.keys() - {"out"}
-    fitting = {name: parameters.pop(name) for name in asked}
+    fitting = {}
+    for name in asked:
+        fitting[name] = parameters.pop(name)
     return chosen(n_clusters, **parameters).fit(x, **fitting)
 
 

@@ -233,7 +233,7 @@ class ConsensusTree(ConsensusClusterer):
             (record,) = at.records
             self.objective_ = record["objective"]
             self.n_passes_ = 1
-            self.history_ = {name: [record[name]] for name in ("pass", "objective", "moved")}
+            self.history_ = {"pass": [1], "objective": [self.objective_], "moved": [record["moved"]]}
             self.chosen_tree_: str = str(at.state["tree"])
             placement = method.placement_of(at.state)
             self._parts = placement.parts()

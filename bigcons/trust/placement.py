@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -107,7 +107,9 @@ class Placement:
 
     def parts(self) -> dict[str, np.ndarray]:
         """Return the evidence as arrays, of which `restored` makes the placement again."""
-        arrays = {name: getattr(self, name) for name in _EVIDENCE}
+        arrays = {}
+        for name in _EVIDENCE:
+            arrays[name] = getattr(self, name)
         return arrays | {"temperature": np.array([self.temperature])}
 
     @classmethod
@@ -117,11 +119,12 @@ class Placement:
         """Return the placement of `parts`; raises KeyError or ValueError for others."""
         of_clusters, table = (n_clusters,), (int(offsets[-1]), padded(n_clusters))
         shapes = {"rates": table, "without": table, "temperature": (1,)}
+        evidence: dict[str, Any] = {}
         for name in (*_EVIDENCE, "temperature"):
             if parts[name].shape != shapes.get(name, of_clusters) or parts[name].dtype != float:
                 raise ValueError("arrays of other shapes")
-        evidence = {name: parts[name] for name in _EVIDENCE}
-        return cls(offsets, weights, **evidence, temperature=float(parts["temperature"][0]))
+            evidence[name] = parts[name]
+        return cls(offsets, weights, **{**evidence, "temperature": float(parts["temperature"][0])})
 
     def place(
         self, labels: np.ndarray, clusters: np.ndarray | None, *, soft: bool = False, stays: bool = False

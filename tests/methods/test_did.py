@@ -183,7 +183,7 @@ def test_fit__refuses_what_does_not_fit_memory(moons):
         ({"linkage": "ward"}, "linkage='ward' is unknown"),
         ({"symmetrize": "min"}, "symmetrize='min' is unknown"),
         ({"normalize": "none"}, "normalize='none' is unknown"),
-        ({"weights": [1.0, -1.0]}, r"weights\[1\]=-1 is out of range; use finite numbers >= 0"),
+        ({"weights": [1.0, -1.0]}, r"weights=\[1.0, -1.0\] does not fit n_partitions=2"),
     ],
 )
 def test_fit__refuses_parameters_in_one_line(parameters, message):
