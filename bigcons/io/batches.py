@@ -252,7 +252,8 @@ def check_matrix(shape: Sequence[float], where: str) -> None:
     """Raise InvalidInputError unless an array is a matrix that may be meant."""
     if len(shape) != 2 or shape[0] > 1 << 40 or shape[1] > 1 << 24:
         raise InvalidInputError(
-            f"{where} has {len(shape)} dimension(s), {tuple(shape)}; pass one row per object. Reshape your data."
+            f"{where} has {len(shape)} dimension(s), {tuple(shape)}; pass one row per object. "
+            "Reshape your data."  # which scikit-learn looks for
         )
 
 
