@@ -21,8 +21,8 @@ from bigcons.errors import StoreNotFoundError
 
 MAX_CHUNK_BYTES = 1 << 31
 METADATA = "zarr.json"
-CODECS = ("bytes", "zstd", "blosc", "crc32c")
-"""The codecs of arrays of others, at most one of them a compressor; none executes code from the data."""
+CODECS = ("bytes", "zstd", "blosc", "gzip", "crc32c", "transpose", "sharding_indexed")
+"""The codecs of arrays of others; none executes code from the data."""
 
 Written = dict[tuple[str, int], int]
 """The digests of rows of chunks that were written, by the name of their array and their number."""
@@ -43,17 +43,10 @@ class StoredArray:
         array: Array,
         remedy: str = "",
         check: Callable[[], None] | None = None,
-        *,
-        fill: Any = None,
-        has_checksums: bool = True,
     ) -> None:
-        """Take the folder of the array; ``check`` raises an error if what was read may be of two stores.
-
-        ``fill`` is the value of chunks that are missing, which are damage without.
-        """
+        """Take the folder of the array; ``check`` raises an error if what was read may be of two stores."""
         self.place = place
         self.chunks: tuple[int, ...] = array.chunks
-        self._fill, self._has_checksums = fill, has_checksums
         self.array = array
         self.shape: tuple[int, ...] = array.shape
         self.dtype: np.dtype = np.dtype(array.dtype)
@@ -121,16 +114,10 @@ class StoredArray:
             try:
                 content = np.frombuffer(file.read(values.nbytes + values.nbytes // 64 + (1 << 20)), np.uint8)
             except (FileNotFoundError, NotADirectoryError):
-                if self._fill is None:
-                    raise corrupt(file, f"is missing: {what}", self._remedy) from None
-                values[...] = self._fill
-                return values
-            if self._has_checksums:
-                content, checksum = content[:-4], content[-4:].tobytes()
-                if CRC32C.checksum(content) != int.from_bytes(checksum, "little"):
-                    raise ValueError("wrong checksum")
-            if self.array.compressor == "none":
-                return content.view(self.dtype).reshape(values.shape)
+                raise corrupt(file, f"is missing: {what}", self._remedy) from None
+            content, checksum = content[:-4], content[-4:].tobytes()
+            if CRC32C.checksum(content) != int.from_bytes(checksum, "little"):
+                raise ValueError("wrong checksum")
             if stated_size(self.array.compressor, content[:18].tobytes()) != values.nbytes:
                 raise ValueError("it does not decompress to a chunk")
             codec = zstd if self.array.compressor == "zstd" else blosc
@@ -246,34 +233,41 @@ def read_metadata(place: Place) -> dict[str, Any]:
     return metadata
 
 
-def open_array(place: Place) -> StoredArray:
-    """Open an array of one or two dimensions that was not written by bigcons, for reading.
+class ZarrArray:
+    """An array of one or two dimensions that was not written by bigcons, read by Zarr when it is sliced."""
 
-    Raises StoreNotFoundError, and CorruptStoreError for damaged metadata, other codecs than ``CODECS``, and
-    chunks above 2 GiB.
-    """
-    metadata = read_metadata(place)
-    with decoding(lambda reason: corrupt(place, f"is damaged, or no array of numbers ({reason})")):
-        shape, kind = tuple(map(int, metadata["shape"])), np.dtype(metadata["data_type"])
-        chunks = tuple(map(int, metadata["chunk_grid"]["configuration"]["chunk_shape"]))
-        first, *codecs = metadata["codecs"]
-        names = [codec["name"] for codec in codecs]
-        compressors = [name for name in names if name != "crc32c"]
-        keys = metadata["chunk_key_encoding"]
-        is_plain = keys["name"] == "default" and keys.get("configuration", {}).get("separator", "/") == "/"
-        is_plain &= not metadata.get("storage_transformers")
-        is_known = compressors in ([], ["zstd"], ["blosc"]) and names[len(compressors) :] in ([], ["crc32c"])
-        if first["name"] != "bytes" or not is_known or not is_plain:
-            what = f"uses codecs or keys of chunks that are not supported ({first['name']}, {names})"
-            raise corrupt(place, what, "rewrite it with zstd, without shards.")
-        n_bytes = int(np.prod(chunks, dtype=object)) * kind.itemsize
-        if len(shape) not in (1, 2) or len(chunks) != len(shape) or min(shape) < 0 or kind.kind not in "biuf":
-            raise ValueError(f"{metadata['data_type']} of shape {shape}")
-        if min(chunks) < 1 or n_bytes > MAX_CHUNK_BYTES:
-            raise ValueError(f"chunks of {chunks}, of no size or above 2 GiB")
-        endian = first.get("configuration", {}).get("endian", "little")
-        dtype = kind.newbyteorder("<" if endian == "little" else ">")
-        fill = np.array(metadata["fill_value"], kind)
-        compressor = {"blosc": "lz4", "zstd": "zstd"}.get("".join(compressors), "none")
-        array = Array(shape, chunks, dtype.str, (), compressor)
-        return StoredArray(place, array, "restore it.", fill=fill, has_checksums="crc32c" in names)
+    def __init__(self, place: Place) -> None:
+        """Open it; raises CorruptStoreError for damage, codecs outside `CODECS`, and chunks above 2 GiB."""
+        names = _codec_names(read_metadata(place).get("codecs", []))
+        if not set(names) <= set(CODECS):
+            what = f"uses codecs that are not supported ({', '.join(names)})"
+            raise corrupt(place, what, "rewrite it with zstd.")
+        import zarr  # a fifth of a second
+
+        self.place = place
+        with decoding(lambda reason: corrupt(place, f"is damaged, or no array of numbers ({reason})")):
+            self._array = zarr.open_array(store=place.for_zarr(), mode="r", zarr_format=3)
+            self.shape, self.dtype = self._array.shape, self._array.dtype
+            self.chunks: tuple[int, ...] = self._array.shards or self._array.chunks
+            if len(self.shape) not in (1, 2) or min(self.shape) < 0 or self.dtype.kind not in "biuf":
+                raise ValueError(f"{self.dtype} of shape {self.shape}")
+            n_bytes = int(np.prod(self.chunks, dtype=object)) * self.dtype.itemsize
+            if 0 in self.chunks or n_bytes > MAX_CHUNK_BYTES:
+                raise ValueError(f"chunks of {self.chunks}, of no size or above 2 GiB")
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        what = f"is damaged: rows {rows.start} to {rows.stop} cannot be read"
+        with decoding(lambda reason: corrupt(self.place, f"{what} ({reason})", "restore it.")):
+            return np.asarray(self._array[rows])
+
+
+def _codec_names(codecs: Any) -> list[str]:
+    """Return the names of all codecs, including those inside shards."""
+    names: list[str] = []
+    for codec in codecs if isinstance(codecs, list) else [codecs]:
+        names.append(str(codec.get("name") if isinstance(codec, dict) else codec))
+        inner = codec.get("configuration") if isinstance(codec, dict) else None
+        for key in ("codecs", "index_codecs"):
+            if isinstance(inner, dict) and key in inner:
+                names += _codec_names(inner[key])
+    return names

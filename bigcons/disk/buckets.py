@@ -80,6 +80,12 @@ class BucketPlace:
         """Return whether no object has this key, so that it is that of a folder if it exists."""
         return not self.is_file()
 
+    def for_zarr(self) -> Any:
+        """Return this folder as a Zarr store; otherwise Zarr marks all folders above it as groups."""
+        from zarr.storage import ObjectStore as ZarrStore
+
+        return ZarrStore(from_url(quote(str(self), safe=":/")), read_only=True)
+
     def names(self) -> list[str]:
         """Return the next component of all keys below, sorted."""
 

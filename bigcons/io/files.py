@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.disk.arrays import METADATA, open_array, read_metadata
+from bigcons.disk.arrays import METADATA, ZarrArray, read_metadata
 from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet
 from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, open_file
 from bigcons.disk.places import DiskPlace, place_of
@@ -293,7 +293,7 @@ def _open_zarr(place: Place, role: str) -> Any:
                 f"{place} is a group of {len(chosen)} arrays; pass the path of one of them."
             )
         place = place / chosen[0]
-    return open_array(place)
+    return ZarrArray(place)
 
 
 # Text
