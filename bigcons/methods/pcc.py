@@ -872,19 +872,19 @@ def solve_pairs(
     the paper, its uniform ones, perturbed. Objects in no pair are placed over all pairs.
     """
     data, n, engine, is_squared = run.data, run.data.n_objects, run.engine, problem.divergence.label == "l2"
-    K, pairs, memory = problem.n_clusters, problem.pairs, None
+    K, pairs, memory, arrays, seed = problem.n_clusters, problem.pairs, None, run.arrays, run.seed
     if pairs == DENSE:
         i, j = np.triu_indices(n, 1)
         pairs = count(data, i, j, client=engine)
     elif not isinstance(pairs, PairTable):
         # labels of up to a gigabyte are held while pairs are counted
-        pairs = sample_in_memory(data, {"share": float(pairs)}, run.seed, 10**9, engine)
+        pairs = sample_in_memory(data, {"share": float(pairs)}, seed, 10**9, engine)
     if problem.solver == "blocked" and problem.memory is not None:
         memory = max(parse_size(problem.memory) - process_bytes(engine), 0)
 
     def first() -> FirstRows:
         if problem.max_iter == PAPER:
-            return lambda block: all_pairs.perturbed_uniform(block.n_rows, K, run.seed, block.index), []
+            return lambda block: all_pairs.perturbed_uniform(block.n_rows, K, seed, block.index), []
         solved = begin(run)
 
         def rows_of(block: Block) -> np.ndarray:
@@ -906,7 +906,7 @@ def solve_pairs(
         check_tasks(near, K, engine, memory)
         over_pairs = replace(run, data=pairs, engine=engine, blocks=near.blocks)
         at = passes.run_passes(over_pairs, BlockedPairs(near, first, max_steps))
-        read = partial(read_across, run.arrays, at.generation, near.blocks)
+        read = partial(read_across, arrays, at.generation, near.blocks)
         degrees = [(part, pairs.degrees(part.start, part.stop)) for part in pairs.blocks()]
         isolated = np.concatenate([part.start + np.flatnonzero(degree == 0) for part, degree in degrees])
         if isolated.size:
@@ -918,10 +918,10 @@ def solve_pairs(
                 if chosen.size:
                     labels = data.read(block.start, block.stop)[chosen]
                     rows[chosen] = all_pairs.best_memberships(solved_sums, data.offsets, labels)
-                run.arrays.write(generation, block, rows)
+                arrays.write(generation, block, rows)
 
             run.for_all(place_isolated)
-            read = partial(run.arrays.read, generation)
+            read = partial(arrays.read, generation)
         return read, at, all_pairs.solved_sums(run, read)
 
 
