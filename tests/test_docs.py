@@ -5,6 +5,7 @@ import importlib
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 import warnings
@@ -95,6 +96,18 @@ def listed_names():
         elif re.fullmatch(r"   \w+", line):
             names.append(f"{module}.{line.strip()}")
     return names
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
+def test_other_tools__a_table_of_r_comes_back_from_files(tmp_path, monkeypatch):
+    matrix, files = re.findall(
+        r"```r\n(.*?)```", (DOCS / "other-tools.md").read_text("utf-8"), flags=re.DOTALL
+    )
+    script = tmp_path / "example.R"
+    script.write_text(matrix[matrix.index("set.seed") : matrix.index("model <-")] + files, "utf-8")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    subprocess.run(["Rscript", script], cwd=tmp_path, check=True)
+    assert len((tmp_path / "consensus.csv").read_text("utf-8").splitlines()) == 151
 
 
 def test_reference__lists_every_public_name():

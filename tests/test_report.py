@@ -1,7 +1,10 @@
-"""The report: its numbers are those of the data, and its page stands by itself."""
+"""The report: its numbers are those of the data, and its page stands by itself in a browser, wide or not."""
 
 import html
+import json
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +18,8 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, UnknownColumnError
 from bigcons.metrics import cluster_profiles, partition_agreement, trust
 from bigcons.report import cell
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -301,6 +306,45 @@ def test_ids__come_with_the_least_certain_objects_and_are_compared_with_the_feat
     assert set(fewer.profiles.numbers["feature"].to_pylist()) == set("bcde")
     with pytest.raises(InvalidInputError, match="of other names, or in another order"):
         Report(stored, features=table.take(np.arange(40)[::-1]), pictures=False)
+
+
+LOOK = """
+<script>
+addEventListener('load', () => {
+  const found = [...document.querySelectorAll('iframe')].map(frame => {
+    const d = frame.contentDocument, root = d.documentElement, all = q => [...d.querySelectorAll(q)];
+    const heads = all('h1,h2,h3').map(h => +h.tagName[1]);
+    return {
+      broken: [...d.images].filter(i => !i.complete || !i.naturalWidth || !i.alt).length,
+      overflow: root.scrollWidth - root.clientWidth,
+      jumps: heads.filter((h, n) => n && h - heads[n - 1] > 1).length,
+      unscoped: all('th:not([scope])').length,
+      small: all('p,td,th,dd,li').filter(e => parseFloat(getComputedStyle(e).fontSize) < 12).length,
+    };
+  });
+  const pre = document.createElement('pre');
+  pre.id = 'found'; pre.textContent = JSON.stringify(found);
+  document.body.replaceChildren(pre);
+});
+</script>
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_page__stands_in_a_browser_wide_and_narrow(page, tmp_path):
+    frames = "".join(
+        f'<iframe width={w} height=900 srcdoc="{html.escape(page)}"></iframe>' for w in (1280, 400)
+    )
+    (tmp_path / "look.html").write_text(f"<!DOCTYPE html><body>{frames}{LOOK}", encoding="utf-8")
+    seen = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync", "--no-first-run", "--enable-logging=stderr",
+         f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "look.html").as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert "CONSOLE" not in seen.stderr
+    found = json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', seen.stdout)[1]))
+    assert found == [{"broken": 0, "overflow": 0, "jumps": 0, "unscoped": 0, "small": 0}] * 2
 
 
 @pytest.mark.parametrize(
