@@ -652,8 +652,9 @@ def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple
     """
     merges, column = np.asarray(linkage), LabelColumn("classes", classes)
     n_points = len(merges) + 1
-    # every cluster but the last is merged once
-    if merges.shape[1:] != (4,) or set(merges[:, :2].ravel()) != set(range(2 * len(merges))):
+    # every cluster but the last is merged once, after it is formed
+    is_linkage = merges.shape[1:] == (4,) and set(merges[:, :2].ravel()) == set(range(2 * len(merges)))
+    if not is_linkage or (merges[:, :2].max(axis=1) >= np.arange(n_points, 2 * n_points - 1)).any():
         raise InvalidInputError(
             f"linkage of shape {merges.shape} is not a linkage matrix; pass what "
             "scipy.cluster.hierarchy.linkage returns, (n_objects - 1, 4)."

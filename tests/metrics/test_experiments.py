@@ -176,6 +176,8 @@ def test_compactness__out_of_core_equals_memory_for_any_engine(tmp_path):
         (lambda: error_roc_auc([[0, 1, 1.0, 2]], [0, 0, 1]), "classes has 3 objects but the linkage has 2"),
         (lambda: error_roc_auc([[0, 1, 1.0, 2]], [0, 0]), "no two objects"),
         (lambda: error_roc_auc([[0, 1, 1.0]], [0, 1]), "not a linkage matrix"),
+        (lambda: error_roc_auc([[0, 4, 1.0, 2], [1, 3, 1.0, 2]], [0, 0, 1]), "not a linkage matrix"),
+        (lambda: error_roc_auc([[0, 3, 1.0, 2], [1, 2, 1.0, 2]], [0, 0, 1]), "not a linkage matrix"),
         (lambda: compactness([[1.0], [2.0]], [0]), "labels has 1 objects but the features have 2"),
         (lambda: compactness([[1.0]], [0], metric="cosine"), "'euclidean', 'sqeuclidean', 'cityblock'"),
         (lambda: compactness([[float("nan")]], [0]), "row 0"),
