@@ -251,8 +251,7 @@ class ZarrArray:
             self.chunks: tuple[int, ...] = self._array.shards or self._array.chunks
             if len(self.shape) not in (1, 2) or min(self.shape) < 0 or self.dtype.kind not in "biuf":
                 raise ValueError(f"{self.dtype} of shape {self.shape}")
-            n_bytes = int(np.prod(self.chunks, dtype=object)) * self.dtype.itemsize
-            if 0 in self.chunks or n_bytes > MAX_CHUNK_BYTES:
+            if not 0 < np.prod((*self.chunks, self.dtype.itemsize), dtype=object) <= MAX_CHUNK_BYTES:
                 raise ValueError(f"chunks of {self.chunks}, of no size or above 2 GiB")
 
     def __getitem__(self, rows: slice) -> np.ndarray:
