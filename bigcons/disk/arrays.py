@@ -247,7 +247,8 @@ class ZarrArray:
         self.place = place
         with decoding(lambda reason: corrupt(place, f"is damaged, or no array of numbers ({reason})")):
             self._array = zarr.open_array(store=place.for_zarr(), mode="r", zarr_format=3)
-            self.shape, self.dtype = self._array.shape, self._array.dtype
+            self.shape: tuple[int, ...] = self._array.shape
+            self.dtype: np.dtype = self._array.dtype
             self.chunks: tuple[int, ...] = self._array.shards or self._array.chunks
             if len(self.shape) not in (1, 2) or min(self.shape) < 0 or self.dtype.kind not in "biuf":
                 raise ValueError(f"{self.dtype} of shape {self.shape}")

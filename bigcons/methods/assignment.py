@@ -785,5 +785,5 @@ class LabelKMeans(PassClusterer):
         self._set_results(
             [{"objective": objective}], [objective], converged=bool(model.n_iter_ < self.max_iter)
         )
-        self.n_passes_ = int(model.n_iter_)
+        self.n_passes_: int = int(model.n_iter_)
         self._publish(ensemble, labels, survey.unlabeled, out)

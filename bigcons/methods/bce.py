@@ -8,7 +8,7 @@ these: column ``k`` sums to 1 over the base clusters of each partition.
 from __future__ import annotations
 
 from contextlib import closing
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -475,11 +475,11 @@ class GibbsBCE(ConsensusClusterer):
         n_labels = int(survey.n_seen.sum())
         cells = (n - survey.unlabeled.size) * K, ensemble.n_base_clusters * K
         priors = zip((self.alpha, self.omega), cells, strict=True)
-        self.alpha_, self.omega_ = (
+        alpha, omega = (
             auto_prior(n_labels, size) if prior == "auto" else float(prior) for prior, size in priors
         )
         steps = self.burn_in, self.n_samples
-        sampler = Sampler(K, *steps, self.alpha_, self.omega_, self.init, seed)
+        sampler = Sampler(K, *steps, alpha, omega, self.init, seed)
 
         def run(number: int) -> tuple[float, list[float], np.ndarray]:
             return sampler.run(ensemble.read(0, n), ensemble.offsets, number)
@@ -495,9 +495,12 @@ class GibbsBCE(ConsensusClusterer):
 
             best, starts = best_start(chains, objective, lower_is_better=False)
         self.start_objectives_: list[float] = starts
-        self.objective_, log_likelihoods, memberships = best
+        mean, log_likelihoods, memberships = best
+        self.alpha_: float = alpha
+        self.omega_: float = omega
+        self.objective_: float = mean
         sweeps = [float(number) for number in range(1, len(log_likelihoods) + 1)]
-        self.history_ = {"sweep": sweeps, "objective": log_likelihoods}
+        self.history_: dict[str, list[Any]] = {"sweep": sweeps, "objective": log_likelihoods}
         self._publish(ensemble, memberships, survey.unlabeled, out)
 
 

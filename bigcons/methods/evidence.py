@@ -89,8 +89,8 @@ class Evidence(ConsensusClusterer):
             n_clusters = largest_lifetime(merges.heights, most=n_clusters, below=below)
         labels = cut(merges, n_rows, n_clusters)
         kept = merges.heights[: n_rows - n_clusters]
-        self.objective_ = float(kept.sum() + ((rows.weights - 1) * within).sum())
-        self.history_ = {
+        self.objective_: float = float(kept.sum() + ((rows.weights - 1) * within).sum())
+        self.history_: dict[str, list[Any]] = {
             "n_clusters": [int(labels.max()) + 1],
             "objective": [self.objective_],
         }
@@ -668,10 +668,10 @@ class Furthest(ConsensusClusterer):
                     furthest = second
                 objectives.append(_disagreements(table, ensemble.offsets))
                 listener.advance(1)
-        self.n_passes_ = len(centers)
-        self.objective_ = objectives[-1]
+        self.n_passes_: int = len(centers)
+        self.objective_: float = objectives[-1]
         numbers = list(range(1, len(centers) + 1))
-        self.history_ = {"n_clusters": numbers, "objective": objectives}
+        self.history_: dict[str, list[Any]] = {"n_clusters": numbers, "objective": objectives}
         self._publish(ensemble, assigned, survey.unlabeled, out)
         self.centers_: np.ndarray = np.array(centers, np.int64)[self._order[: len(centers)]]
 
@@ -859,7 +859,7 @@ class DID(ConsensusClusterer):
             self.linkage_: np.ndarray = linkage_matrix(merges, np.ones(n))
             self.row_of_object_: np.ndarray = np.full(ensemble.n_objects, -1, np.int32)
             self.row_of_object_[labeled] = np.arange(n)
-        self.history_ = {
+        self.history_: dict[str, list[Any]] = {
             "n_clusters": [int(labels.max()) + 1],
             "objective": [self.objective_],
         }

@@ -147,10 +147,10 @@ class GreedyANMI(ConsensusClusterer):
                 f"greedy ANMI stopped at max_iter={self.max_iter} while objects still moved; raise max_iter.",
                 ConvergenceWarning,
             )
-        self.objective_ = search.anmi
+        self.objective_: float = search.anmi
         self.converged_: bool = not moved
-        self.n_passes_ = len(records)
-        self.history_ = as_history(records)
+        self.n_passes_: int = len(records)
+        self.history_: dict[str, list[Any]] = as_history(records)
         self._publish(ensemble, codes, survey.unlabeled, out)
 
     def _best_partition(self, ensemble: Ensemble, engine: Engine) -> np.ndarray:
@@ -496,9 +496,9 @@ class Supra(ConsensusClusterer):
             members[name] = member
         survey = take_survey(ensemble, engine, seed, 0)
         self.scores_: dict[str, dict[int, float]] = {name: {} for name in members}
-        self.history_ = {"n_clusters": [], "objective": []}
+        self.history_: dict[str, list[Any]] = {"n_clusters": [], "objective": []}
         best = np.empty(0, np.int32)
-        self.objective_ = -1.0
+        self.objective_: float = -1.0
         shared = {"random_state": seed, "memory": self.memory, "out": None, "client": engine}
         for (name, member), n_clusters in product(members.items(), self._numbers()):
             model = clone(member).set_params(n_clusters=n_clusters, **shared)

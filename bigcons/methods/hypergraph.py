@@ -92,10 +92,12 @@ class GraphClusterer(ConsensusClusterer):
         if not with_base_clusters:
             extra = extra[0][:0], extra[1][:0]
         how = embedding, ensemble, survey.sample, extra, K, seed, engine
-        centers, self.history_ = incidence.find_centers(*how)
-        self.objective_ = self.history_["objective"][-1]
-        self.n_passes_ = embedding.n_passes + len(self.history_.get("move", ()))
-        values = self.singular_values_ = embedding.singular_values
+        centers, history = incidence.find_centers(*how)
+        self.history_: dict[str, list[Any]] = history
+        self.objective_: float = history["objective"][-1]
+        self.n_passes_: int = embedding.n_passes + len(history.get("move", ()))
+        values = embedding.singular_values
+        self.singular_values_: np.ndarray = values
         self._parts = {"table": embedding.table, "singular_values": values, "centers": centers}
 
         def read(block: Block) -> np.ndarray:

@@ -98,14 +98,14 @@ class PassClusterer(ConsensusClusterer):
                 "raise max_iter or tol if the labels still change.",
                 ConvergenceWarning,
             )
-        self.objective_ = records[-1]["objective"]
+        self.objective_: float = records[-1]["objective"]
         self.start_objectives_ = start_objectives
-        self.n_passes_ = len(records)
+        self.n_passes_: int = len(records)
         self.converged_ = converged
         history = passes.as_history(records)
         history = {name: history[name] for name in history if name not in ("seconds", "memory")}
         numbers = [float(number) for number in range(1, len(records) + 1)]
-        self.history_ = {**history, "pass": numbers}
+        self.history_: dict[str, list[Any]] = {**history, "pass": numbers}
 
     def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         return partial(self._method(self._recoding.offsets, self._n_columns).place, parts)

@@ -250,11 +250,11 @@ class PCC(ConsensusClusterer):
 
     def _set_results(self, at: passes.Iterate) -> None:
         """Set the fitted attributes that follow from the passes; warn if they have not converged."""
-        self.objective_ = at.records[-1]["objective"]
+        self.objective_: float = at.records[-1]["objective"]
         self.gap_: float = at.records[-1]["gap"]
         self.converged_: bool = self.gap_ <= self.tol
-        self.n_passes_ = len(at.records)
-        self.history_ = passes.as_history(at.records)
+        self.n_passes_: int = len(at.records)
+        self.history_: dict[str, list[Any]] = passes.as_history(at.records)
         self.start_objectives_: list[float] = at.start_objectives or [self.objective_]
         if self.tol > 0 and not self.converged_:
             warn_user(

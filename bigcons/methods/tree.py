@@ -231,9 +231,13 @@ class ConsensusTree(ConsensusClusterer):
             run = Run(ensemble, engine, seed, 1, 0.0, survey.sample, *workspace)
             at = passes.run_passes(run, method)
             (record,) = at.records
-            self.objective_ = record["objective"]
+            self.objective_: float = record["objective"]
             self.n_passes_ = 1
-            self.history_ = {"pass": [1], "objective": [self.objective_], "moved": [record["moved"]]}
+            self.history_: dict[str, list[Any]] = {
+                "pass": [1],
+                "objective": [self.objective_],
+                "moved": [record["moved"]],
+            }
             self.chosen_tree_: str = str(at.state["tree"])
             placement = method.placement_of(at.state)
             self._parts = placement.parts()

@@ -107,7 +107,7 @@ class PlannedEnsemble(Ensemble):
         rows = default_chunk_rows(n_objects, len(names))
         nothing = np.broadcast_to(np.zeros((), label_dtype(n_clusters)), (n_objects, len(names)))
         super().__init__(nothing, Header(n_objects, names, n_clusters, sizes, rows, {}), [None] * len(names))
-        self.path = path
+        self.path: str | None = path
 
     def read(self, *_: Any, **__: Any) -> Any:
         """Raise LabelsNeededError, as all that needs labels."""
