@@ -19,7 +19,7 @@ import bigcons as bc
 
 PACKAGE = Path(bc.__file__).parent
 CEILINGS = {"lines": 21_984, "functions": 1_782, "classes": 219, "numbers": 75, "files": 107}
-WALKS = {"array": (190, 29, 11), "store": (334, 35, 18), "features": (148, 18, 12)}
+WALKS = {"array": (190, 29, 11), "store": (335, 35, 18), "features": (148, 18, 12)}
 """Functions, files and depth of each call, kernels left out."""
 
 OUTSIDE = {

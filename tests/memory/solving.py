@@ -58,14 +58,13 @@ def fit_within(options, client):
 def grow(options, client):
     from bigcons.run import survey
     stated = []
-    n_bytes = survey.MemoryPlan.n_bytes
+    check = survey.MemoryPlan.check
 
-    def stating(self, engine, ensemble):
-        total = n_bytes(self, engine, ensemble)
-        stated.append(total - survey.process_bytes(engine))
-        return total
+    def stating(self, name, engine, ensemble, *others, **options):
+        stated.append(self.n_bytes(engine, ensemble) - survey.process_bytes(engine))
+        check(self, name, engine, ensemble, *others, **options)
 
-    survey.MemoryPlan.n_bytes = stating
+    survey.MemoryPlan.check = stating
     fit(options, client, options["small"], options["out"] + "-small", "64GB", 2)  # so that it plans
     stated.clear()
     print("warm", flush=True)

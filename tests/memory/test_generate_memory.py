@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-N_OBJECTS, N_FEATURES = 500_000, 40  # 80 MB as float32
+N_OBJECTS, N_FEATURES = 1_000_000, 40  # 160 MB as float32
 
 GENERATE = """
 from bigcons import generate
