@@ -38,11 +38,7 @@ class StoredArray:
     """
 
     def __init__(
-        self,
-        place: Place,
-        array: Array,
-        remedy: str = "",
-        check: Callable[[], None] | None = None,
+        self, place: Place, array: Array, remedy: str = "", check: Callable[[], None] | None = None
     ) -> None:
         """Take the folder of the array; ``check`` raises an error if what was read may be of two stores."""
         self.place = place
@@ -245,8 +241,9 @@ class ZarrArray:
         import zarr  # a fifth of a second
 
         self.place = place
-        with decoding(lambda reason: corrupt(place, f"is damaged, or no array of numbers ({reason})")):
-            self._array = zarr.open_array(store=place.for_zarr(), mode="r", zarr_format=3)
+        broken = "is damaged, or no array of numbers"
+        with decoding(lambda reason: corrupt(place, f"{broken} ({reason})")), place.for_zarr() as store:
+            self._array = zarr.open_array(store=store, mode="r", zarr_format=3)
             self.shape: tuple[int, ...] = self._array.shape
             self.dtype: np.dtype = self._array.dtype
             self.chunks: tuple[int, ...] = self._array.shards or self._array.chunks
@@ -256,8 +253,8 @@ class ZarrArray:
                 raise ValueError(f"chunks of {self.chunks}, of no size or above 2 GiB")
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        what = f"is damaged: rows {rows.start} to {rows.stop} cannot be read"
-        with decoding(lambda reason: corrupt(self.place, f"{what} ({reason})", "restore it.")):
+        place, what = self.place, f"is damaged: rows {rows.start} to {rows.stop} cannot be read"
+        with decoding(lambda reason: corrupt(place, f"{what} ({reason})", "restore it.")), place.for_zarr():
             return np.asarray(self._array[rows])
 
 

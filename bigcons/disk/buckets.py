@@ -80,11 +80,13 @@ class BucketPlace:
         """Return whether no object has this key, so that it is that of a folder if it exists."""
         return not self.is_file()
 
-    def for_zarr(self) -> Any:
-        """Return this folder as a Zarr store; otherwise Zarr marks all folders above it as groups."""
-        from zarr.storage import ObjectStore as ZarrStore
+    @contextmanager
+    def for_zarr(self) -> Iterator[Any]:
+        """Yield this folder as Zarr opens it to read; errors of the server become a one-line StoreError."""
+        from zarr import storage
 
-        return ZarrStore(from_url(quote(str(self), safe=":/")), read_only=True)
+        with bucket_errors(self):
+            yield storage.StorePath(storage.ObjectStore(self.bucket, read_only=True), self.key)
 
     def names(self) -> list[str]:
         """Return the next component of all keys below, sorted."""

@@ -61,11 +61,12 @@ class DiskPlace:
         """Return whether this is a file."""
         return self.path.is_file()
 
-    def for_zarr(self) -> Any:
-        """Return this folder as a Zarr store that is read only."""
+    @contextmanager
+    def for_zarr(self) -> Iterator[Any]:
+        """Yield this folder as Zarr opens it to read."""
         from zarr.storage import LocalStore
 
-        return LocalStore(self.path, read_only=True)
+        yield LocalStore(self.path, read_only=True)
 
     def names(self) -> list[str]:
         """Return the names in this folder, sorted; empty if it does not exist."""

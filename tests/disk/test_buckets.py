@@ -28,6 +28,7 @@ from bigcons import PCC, Consensus, Ensemble, PairTable, coassociation, generate
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.disk import commit
+from bigcons.disk.arrays import ZarrArray
 from bigcons.disk.files import machine
 from bigcons.disk.places import place_of, writer_lock
 from bigcons.errors import (
@@ -634,7 +635,9 @@ def test_read__distinguishes_an_unreachable_server_from_damage(planted):
         ensemble = planted.save(f"{other}/e.zarr", chunk_rows=1024)
         pairs = coassociation.sample(planted, per_object=3, out=f"{other}/p.zarr", random_state=0)
         consensus = Consensus.write(f"{other}/c.zarr", [0, 1], np.eye(2))
-    for read in (lambda: ensemble.read(0, 10), lambda: pairs.read(0, 10), lambda: consensus.labels):
+        others = ZarrArray(ensemble.stored.store.data / "labels")
+    reads = [lambda: ensemble.read(0, 10), lambda: pairs.read(0, 10), lambda: consensus.labels]
+    for read in (*reads, lambda: others[0:10]):
         with pytest.raises(StoreError, match=f"^{other} cannot be reached") as caught:
             read()
         assert not isinstance(caught.value, CorruptStoreError)
