@@ -28,6 +28,7 @@ from bigcons.seeding import generator
 from bigcons.trust.groups import (
     AVERAGE,
     DISTINCTNESS,
+    FEWEST_OBJECTS,
     GROUPS_PER_CLUSTER,
     Sample,
     merge_groups,
@@ -56,6 +57,7 @@ VARIANTS = {
     "by distinctness": "both, the cut of larger distinctness",
     "by classes": "both, the better cut by the classes (not attainable)",
     "unweighted": "both, average link without reliabilities",
+    "lone": "lone objects may be clusters",
     "spectrum": "groups as the spectrum has them",
     "no errors": "groups of objects none of which errs more than others",
     "30 groups": "30 groups",
@@ -95,19 +97,22 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     sample = labels[rows]
     grouped = Sample(sample, offsets)
     groups = grouped.groups(n_groups_for(K))
-    trees, divided = groups.cut(K), grouped.divided(K)
-    single = {tree: groups.cut(K, trees=(tree,)) for tree in groups.trees}
+    trees = groups.cut(K, FEWEST_OBJECTS)
+    single = {tree: groups.cut(K, FEWEST_OBJECTS, (tree,)) for tree in groups.trees}
     unweighted, _ = merge_groups(groups.table, offsets, groups.counts, np.ones(offsets[-1]))
     cuts = {
-        DEFAULT: trees if divided is None else max(trees, divided, key=attrgetter("merit")),
+        DEFAULT: max(trees, grouped.divided(K) or trees, key=attrgetter("merit")),
         "trees": trees,
         "average": single[AVERAGE],
         "distinctness": single[DISTINCTNESS],
         "by anmi": max(single.values(), key=lambda cut: cut.anmi),
         "by distinctness": max(single.values(), key=lambda cut: cut.distinctness),
         "by classes": max(single.values(), key=lambda cut: adjusted_rand(classes[rows], cut.of_objects)),
-        "unweighted": groups._replace(trees=unweighted).cut(K),
+        "unweighted": groups._replace(trees=unweighted).cut(K, FEWEST_OBJECTS),
     }
+    with patch("bigcons.trust.groups.FEWEST_OBJECTS", 0):
+        lone = groups.cut(K, 0)
+        cuts["lone"] = max(lone, grouped.divided(K) or lone, key=attrgetter("merit"))
 
     def moved(clusters: np.ndarray) -> np.ndarray:
         return most_probable(sample, offsets, groups.counts, clusters, left_out=True)
@@ -121,10 +126,10 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     for variant, (what, other) in placing.items():
         with patch(f"bigcons.trust.groups.{what}", other):
             groups = Sample(sample, offsets).groups(n_groups_for(K))
-            found[variant] = moved(groups.cut(K).of_objects)
+            found[variant] = moved(groups.cut(K, FEWEST_OBJECTS).of_objects)
     for n_groups in (30, 100, 200):
         groups = Sample(sample, offsets).groups(max(n_groups, GROUPS_PER_CLUSTER * K))
-        found[f"{n_groups} groups"] = moved(groups.cut(K).of_objects)
+        found[f"{n_groups} groups"] = moved(groups.cut(K, FEWEST_OBJECTS).of_objects)
     incidence, is_labeled = incidence_of(labels, offsets), (labels >= 0).any(axis=1)
 
     def place(clusters: np.ndarray) -> np.ndarray:

@@ -249,11 +249,7 @@ class ConsensusTree(ConsensusClusterer):
         K, trees, is_chosen = self.n_clusters, self._trees, hasattr(self, "n_clusters_choice_")
         groups = found or sample.groups(grouping.n_groups_for(K), at_any_scale=True)
         cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else grouping.FEWEST_OBJECTS, trees)
-        divided = None if is_chosen or trees != grouping.TREES else sample.divided(K)
-        if (
-            divided
-            and np.bincount(divided.of_objects[divided.of_objects >= 0]).min() >= grouping.FEWEST_OBJECTS
-        ):
+        if not is_chosen and trees == grouping.TREES and (divided := sample.divided(K)) is not None:
             cut = max(cut, divided, key=attrgetter("merit"))
         # a tree merges groups of objects that err with each other, or all with one of the clusters
         labeled = sample.labels, sample.offsets, sample.counts

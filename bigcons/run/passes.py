@@ -109,7 +109,9 @@ class MemoryBlocks:
 
     def drop(self, generations: Sequence[int]) -> None:
         """Remove generations."""
-        self._rows = {key: rows for key, rows in self._rows.items() if key[0] not in generations}
+        for key in [*self._rows]:
+            if key[0] in generations:
+                del self._rows[key]
 
 
 BlockArrays = MemoryBlocks | FileBlocks

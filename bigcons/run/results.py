@@ -306,17 +306,12 @@ def logging_how_to_resume(out: str | os.PathLike[str], overwrite: bool) -> Itera
     except StoreLockedError:
         raise
     except BaseException:
-        if can_resume(out):
+        if Snapshots(partial_folder(out), {}).exists():
             logger.warning(
                 "What is finished is kept in %s; repeat the call%s to resume.",
                 *(partial_folder(out), unless_overwriting(out, overwrite)),
             )
         raise
-
-
-def can_resume(out: str | os.PathLike[str]) -> bool:
-    """Return whether an unfinished solve with output ``out`` can be resumed."""
-    return Snapshots(partial_folder(out), {}).exists()
 
 
 def finished_run(out: str | os.PathLike[str]) -> Consensus | None:

@@ -86,7 +86,8 @@ of very different sizes in 20 partitions, with 8, 4 and 2 labels: .88, .89, .70 
 
 FEWEST_OBJECTS = 2
 """The fewest objects of the sample in a cluster of a given number, where a tree has as many: a lone one is an
-outlier, which most partitions may set apart, rather than a cluster."""
+outlier, which most partitions may set apart, rather than a cluster. `benchmarks/tree_ablation.py` has what
+is without it."""
 
 THETA = 0.4
 """Of the reliability of base clusters, as published."""
@@ -275,7 +276,7 @@ class Sample:
     def divided(self, n_clusters: int) -> Cut | None:
         """Return ``n_clusters`` by k-means of the objects in as many leading vectors of the embedding.
 
-        None where there are not as many, since groups were found without it.
+        None where there are not as many, since groups were found without it, and if one is a lone object.
         """
         from bigcons.kernels.nearest import normalize_rows
         from bigcons.spectra import assign, move_centers
@@ -295,6 +296,8 @@ class Sample:
         of_objects = np.full(self._labeled.size, -1)
         of_objects[self._labeled] = np.unique(found, return_inverse=True)[1]
         T, sizes = counts_of(self.labels, self.offsets, of_objects, int(of_objects.max()) + 1)
+        if sizes.min() < FEWEST_OBJECTS:
+            return None
         return Cut(of_objects, SPECTRUM, *quality(T.T.copy(), sizes, self.offsets, self.counts), of_objects)
 
     def tables(

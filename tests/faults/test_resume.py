@@ -22,7 +22,7 @@ from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsErro
 from bigcons.memory import Block
 from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import open_workspace
-from bigcons.run.results import Output, can_resume
+from bigcons.run.results import Output
 from bigcons.store.consensus import fit_results
 from tests.support.fits import bits
 from tests.support.solves import SOLVES, parameters, store_data
@@ -339,7 +339,7 @@ def test_fit__refuses_an_output_that_another_solve_works_on(tmp_path, caplog):
         arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
         model = PCC(**PARAMETERS)
         snapshots.save({}, {})
-        assert can_resume(out)
+        assert Snapshots(partial, {}).exists()
         kept = sorted(partial.rglob("*"))
         for resume in (False, True):
             with pytest.raises(StoreLockedError, match=r"c\.zarr\.partial is being written by"):
