@@ -25,8 +25,7 @@ from accuracy import ensemble_of
 
 from bigcons import PCC, ConsensusTree, plots
 from bigcons.datasets import planted_ensemble
-from bigcons.metrics import reliability, trust
-from bigcons.metrics.clusterings import Reliability
+from bigcons.metrics import Reliability, reliability, trust
 from bigcons.seeding import generator
 
 MODELS = ("tree", "pcc")

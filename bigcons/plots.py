@@ -417,8 +417,7 @@ def memberships(
     >>> figure = bc.plots.memberships(bc.MCLA(6, random_state=0).fit(ensemble))
     >>> figure.savefig("memberships.png")
     """
-    from bigcons.metrics.clusterings import vat_order
-    from bigcons.metrics.memberships import refuse_without_memberships
+    from bigcons.metrics import refuse_without_memberships, vat_order
 
     refuse_ensemble(consensus)
     if hasattr(consensus, "read_memberships"):
@@ -483,7 +482,7 @@ def coassociation(
     """
     from bigcons.coassociation import dense
     from bigcons.contingency import refuse_other_objects
-    from bigcons.metrics.clusterings import vat_order
+    from bigcons.metrics import vat_order
 
     ensemble = ensemble_of(ensemble)
     rows = sample_rows(ensemble.n_objects, n_objects, random_state)
@@ -523,7 +522,7 @@ def _by_cluster(share: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     Both are VAT orders; objects without a label come last.
     """
-    from bigcons.metrics.clusterings import vat_order
+    from bigcons.metrics import vat_order
 
     clusters = np.unique(labels[labels >= 0])
     member = (labels[:, None] == clusters).astype(float)
@@ -549,7 +548,7 @@ def partitions(ensemble: Any) -> Figure:
     >>> figure = bc.plots.partitions(ensemble)
     >>> figure.savefig("partitions.png")
     """
-    from bigcons.metrics.clusterings import partition_similarity, vat_order
+    from bigcons.metrics import partition_similarity, vat_order
 
     ensemble = ensemble_of(ensemble)
     index, others = partition_similarity(ensemble)
@@ -624,7 +623,7 @@ def cluster_graph(
     >>> figure = bc.plots.cluster_graph(memberships)
     >>> figure.savefig("clusters.png")
     """
-    from bigcons.metrics.memberships import overlap_and_sizes
+    from bigcons.metrics import overlap_and_sizes
 
     refuse_ensemble(consensus)
     check_number("min_overlap", min_overlap, above=0, at_most=1)

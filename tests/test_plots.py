@@ -13,8 +13,7 @@ from matplotlib.patches import Circle, FancyArrowPatch
 
 from bigcons import HBGF, MCLA, ConsensusTree, choose_n_clusters, consensus_tree, plots
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
-from bigcons.metrics import cluster_overlap, reliability, trust
-from bigcons.metrics.clusterings import vat_order
+from bigcons.metrics import cluster_overlap, reliability, trust, vat_order
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble
 

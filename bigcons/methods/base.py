@@ -33,7 +33,7 @@ from bigcons.io.files import is_parquet, origin
 from bigcons.io.ids import Ids
 from bigcons.memory import Block
 from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_task, placed_by_features
-from bigcons.metrics.clusterings import average_criterion
+from bigcons.metrics import average_criterion
 from bigcons.progress import progress
 from bigcons.run import results as runs
 from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine

@@ -23,7 +23,7 @@ from bigcons.memory import Block
 from bigcons.methods import METHODS, incidence
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.pass_clusterer import given_clusters
-from bigcons.metrics.clusterings import anmi
+from bigcons.metrics import anmi
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
 from bigcons.run.passes import Record, as_history, timed

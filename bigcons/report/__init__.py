@@ -36,7 +36,7 @@ from bigcons.trust.n_clusters import consensus_tree
 from bigcons.version import __version__
 
 if TYPE_CHECKING:
-    from bigcons.metrics.profiles import ClusterProfiles
+    from bigcons.metrics import ClusterProfiles
 
 DOUBTFUL, N_LISTED = 0.5, 20
 """Objects of lower confidence are counted; so many objects, and clusters with their contents, are listed."""

@@ -64,8 +64,8 @@ def test_agreement_sums__objective_is_that_of_all_pairs_and_parts_add_up_in_any_
     labels, offsets, Y, weights = problem
     state, expected = state_of(*problem), brute_force(labels, Y, weights)
     assert state.objective == pytest.approx(expected, **EXACT)
-    assert pcc_objective(labels, Y, weights=weights, constant=False) == pytest.approx(expected, **EXACT)
     if weights is None:
+        assert pcc_objective(labels, Y, constant=False) == pytest.approx(expected, **EXACT)
         total = state_of(labels[:0], offsets, Y[:0])
         for start in range(0, len(labels), rows):
             block = slice(start, start + rows)

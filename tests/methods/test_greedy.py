@@ -12,8 +12,7 @@ from bigcons.errors import ConvergenceWarning, InvalidInputError, StoreExistsErr
 from bigcons.memory import Block
 from bigcons.methods import CSPA, MCLA, PCC, GreedyANMI, Supra
 from bigcons.methods.greedy import BEST, DISTANCES, _Search, best_partition
-from bigcons.metrics import anmi
-from bigcons.metrics.clusterings import average_criterion
+from bigcons.metrics import anmi, average_criterion
 from bigcons.run.engine import SerialEngine
 from tests.naive import greedy as naive
 from tests.naive.bce import SplitMix

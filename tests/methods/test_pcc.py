@@ -377,12 +377,6 @@ def test_fit__refuses_parameters_in_one_line(asked, message):
     assert "\n" not in str(refusal.value)
 
 
-def test_pcc_objective__takes_weights_only_where_it_counts_them():
-    labels, truth = planted()
-    with pytest.raises(InvalidInputError, match="they need pairs='all' and constant=False"):
-        metrics.pcc_objective(labels, np.eye(3)[truth], weights=np.ones(15))
-
-
 def test_fit__refuses_pairs_of_other_objects(tmp_path):
     table = PairTable.from_arrays([0], [1], [1], [2], n_objects=5)
     table.save(tmp_path / "pairs.zarr")

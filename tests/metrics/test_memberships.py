@@ -165,7 +165,6 @@ def test_pcc_objective__refuses_what_does_not_fit():
         ((None, Y), {"pairs": table}, "4 objects but pairs has 5"),
         ((labels, Y), {"divergence": "kl", "constant": False}, "only 'l2' has such a constant"),
         ((labels, Y), {"divergence": Divergence(lambda x: -np.sqrt(x))}, "not double-convex"),
-        ((labels, Y), {"weights": [1, 1]}, "they need pairs='all' and constant=False"),
         ((np.zeros((50_001, 1), int), np.ones((50_001, 1))), {}, "constant=False"),
     ):
         with pytest.raises(InvalidInputError, match=message):

@@ -1,12 +1,16 @@
-"""Criteria of clusterings: of two, of one and its ensemble, and those of the papers' experiments.
+"""How good a consensus is: against a known truth, against the ensemble, by features and memberships.
 
 Labels are whole numbers or text; negative numbers, None and NaN are missing. The objects labeled in both
 clusterings are compared. Labels are read block by block, so they may be memory-mapped or in Zarr. In place of
-labels stands a fitted clusterer or a `Consensus`. Each is a criterion of `bigcons.contingency`.
+labels stands a fitted clusterer or a `Consensus`. Each criterion of two is one of `bigcons.contingency`.
+
+Memberships are ``(n_objects, n_clusters)`` with rows on the simplex, or anything of that shape whose rows can
+be sliced; or a `Consensus` or a fitted soft method, whose unlabeled objects count as in no cluster.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,21 +19,38 @@ import pyarrow as pa
 
 from bigcons import contingency as tables
 from bigcons.coassociation.counts import dense
-from bigcons.errors import InvalidInputError
-from bigcons.io.features import open_features
-from bigcons.io.labels import LabelColumn, names_of_rows
-from bigcons.memory import TILE_ROWS, Block
+from bigcons.divergences import Divergence, resolve_divergence
+from bigcons.errors import InvalidInputError, shown
+from bigcons.io.features import (
+    CATEGORY,
+    DATE,
+    NUMBER,
+    ColumnCode,
+    as_arrow,
+    kind_of,
+    numbers_of,
+    open_features,
+    texts_of,
+)  # fmt: skip
+from bigcons.io.labels import LabelColumn, names_of_rows, refuse_other_rows
+from bigcons.io.sources import open_source
+from bigcons.memory import BLOCK_ROWS, TILE_ROWS, Block, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.run.engine import fold, open_engine
 from bigcons.seeding import SeedLike, draw_rows, generator, resolve_seed
+from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble, as_ensemble
+from bigcons.store.ensemble_store import SUM_TOLERANCE
+from bigcons.store.pairs import PairTable, pairs_of
+from bigcons.trust.confidence import trust
 from bigcons.validation import check_choice, check_int, check_number, check_partition_weights
 
 __all__ = [
-    "adjusted_rand", "anmi", "average_criterion", "compactness", "consistency_index", "contingency",
-    "error_roc", "error_roc_auc", "expected_loss", "learning_curve", "matching_accuracy", "micro_precision",
-    "nmi", "pac", "paired_t_test", "partition_agreement", "purity", "rand_index", "relative_nmi",
-    "reliability", "van_dongen", "variation_of_information", "vat_order",
+    "adjusted_rand", "anmi", "average_criterion", "cluster_centroids", "cluster_overlap", "cluster_profiles",
+    "compactness", "consistency_index", "contingency", "error_roc", "error_roc_auc", "expected_loss",
+    "jensen_shannon", "learning_curve", "matching_accuracy", "micro_precision", "nmi", "pac", "paired_t_test",
+    "partition_agreement", "pcc_objective", "purity", "rand_index", "relative_nmi", "reliability", "trust",
+    "van_dongen", "variation_of_information", "vat_order",
 ]  # fmt: skip
 
 _MODES = {"greedy": tables.greedy_accuracy, "majority": tables.purity, "hungarian": tables.matching_accuracy}
@@ -261,20 +282,16 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
 
     check_int("n_bins", n_bins)
     columns = LabelColumn("truth", truth), LabelColumn("labels", labels)
-    n, names = columns[0].n_objects, columns[0].row_names
-    tables.refuse_other_objects("labels", columns[1].n_objects, columns[1].row_names, "truth has", n, names)
-    stated = np.asarray(confidence, np.float64).ravel()
-    of_labels = columns[1].row_names
-    tables.refuse_other_objects(
-        "confidence", stated.size, names_of_rows(confidence), "labels has", n, of_labels
-    )
+    n, stated = columns[1].n_objects, np.asarray(confidence, np.float64).ravel()
+    rows = names_of_rows(confidence)
+    tables.refuse_other_objects("confidence", stated.size, rows, "labels has", n, columns[1].row_names)
+    table = tables.table_of(*columns)  # whose rows and columns are the labels of compared objects, ascending
     classes, clusters = (column.codes(0, n) for column in columns)
     judged = (classes >= 0) & (clusters >= 0)
-    classes, clusters, stated = classes[judged], clusters[judged], stated[judged]
+    stated = stated[judged]
+    classes, clusters = (np.unique(codes[judged], return_inverse=True)[1] for codes in (classes, clusters))
     if not ((stated >= 0) & (stated <= 1)).all():
         raise InvalidInputError("confidence leaves 0 to 1; pass probabilities.")
-    table = np.zeros([column.n_clusters for column in columns], np.int64)
-    np.add.at(table, (classes, clusters), 1)
     class_of = np.full(table.shape[1], -1)
     rows, matched = linear_sum_assignment(table, maximize=True)
     class_of[matched] = rows
@@ -412,17 +429,14 @@ def _mean_and_coverage(
     return mean, float(1.0 - (of_columns * table[0]).sum() / (of_columns * table).sum())
 
 
-def pac(
-    x: Any, *, lower: float = 0.1, upper: float = 0.9, n_objects: int = 1000, random_state: SeedLike = 0
-) -> float:
+def pac(x: Any, *, n_objects: int = 1000, random_state: SeedLike = 0) -> float:
     """Return the proportion of ambiguous clustering, from 0 to 1: pairs of which partitions disagree.
 
     That is the share of the pairs of objects whose co-association, the share of the partitions labeling both
-    that join them, is above ``lower`` and at most ``upper``: the rise of the consensus CDF between them
-    (Șenbabaoğlu, Michailidis and Li 2014). It compares ensembles whose partitions all have one number of
-    clusters; partitions of many numbers disagree by design. Independent labels of many clusters have few
-    ambiguous pairs, too, as nearly all are apart: whether clusters are real, `bigcons.choose_n_clusters`
-    tells.
+    that join them, is above 0.1 and at most 0.9: the rise of the consensus CDF between them (Șenbabaoğlu,
+    Michailidis and Li 2014). It compares ensembles whose partitions all have one number of clusters;
+    partitions of many numbers disagree by design. Independent labels of many clusters have few ambiguous
+    pairs, too, as nearly all are apart: whether clusters are real, `bigcons.choose_n_clusters` tells.
 
     ``x`` is an ensemble of labels, or anything `Ensemble.from_labels` takes; of more than ``n_objects``
     objects, a random sample. O(n_objects^2 n_partitions) time, O(n_objects^2) memory. Raises
@@ -434,8 +448,6 @@ def pac(
     >>> bc.metrics.pac([[0, 0], [0, 0], [1, 0], [1, 1]])
     0.5
     """
-    check_number("lower", lower, at_least=0, at_most=1)
-    check_number("upper", upper, at_least=lower, at_most=1)
     check_int("n_objects", n_objects, at_least=2)
     ensemble = as_ensemble(x)
     rows = draw_rows(ensemble.n_objects, n_objects, resolve_seed(random_state), "metrics.ambiguity")
@@ -446,7 +458,7 @@ def pac(
             "a larger n_objects."
         )
     shares = agree[seen > 0] / seen[seen > 0]
-    return float(((shares > lower) & (shares <= upper)).mean())
+    return float(((shares > 0.1) & (shares <= 0.9)).mean())
 
 
 def partition_agreement(x: Any) -> pa.Table:
@@ -522,8 +534,6 @@ def learning_curve(
     random_state
         Seed of the samples, of the random labelings and of the seeds passed to ``cluster``.
 
-    Raises InvalidInputError if a size exceeds the number of objects with a class.
-
     Examples
     --------
     >>> import bigcons as bc
@@ -538,11 +548,7 @@ def learning_curve(
     column = LabelColumn("truth", truth)
     classes = column.codes(0, column.n_objects)
     labeled = np.flatnonzero(classes >= 0)
-    for size in sizes:
-        check_int("sizes", size, at_most=len(labeled))
-    check_int("n_repetitions", n_repetitions)
-    seed = resolve_seed(random_state)
-    scores = np.empty((len(sizes), n_repetitions))
+    seed, scores = resolve_seed(random_state), np.empty((len(sizes), n_repetitions))
     for s, size in enumerate(sizes):
         for repetition in range(n_repetitions):
             rng = generator(seed, "learning_curve", s, repetition)
@@ -570,8 +576,9 @@ def paired_t_test(a: Any, b: Any) -> PairedTTest:
     """Test whether scores ``a`` have a lower mean than ``b``, paired by run: ``H_a: mean(a) < mean(b)``.
 
     ``a`` and ``b`` ``(n_runs,)`` are scores of two methods on the same ensembles; a small ``p_value`` means
-    that ``a`` is lower. Scores equal in every run give p = 1/2. Wang, Shan and Banerjee (2009, table 4) test
-    in this way whether the micro-precision of the mixture model is below that of Bayesian cluster ensembles.
+    that ``a`` is lower. It is SciPy's, which gives NaN for scores equal in every run. Wang, Shan and Banerjee
+    (2009, table 4) test in this way whether the micro-precision of the mixture model is below that of
+    Bayesian cluster ensembles.
 
     Examples
     --------
@@ -583,19 +590,9 @@ def paired_t_test(a: Any, b: Any) -> PairedTTest:
     from scipy.stats import ttest_rel
 
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if a.shape != b.shape or a.ndim != 1 or len(a) < 2 or not np.isfinite([a, b]).all():
-        raise InvalidInputError(
-            f"a has shape {a.shape} and b {b.shape}; "
-            "pass finite scores of the same two or more runs, (n_runs,)."
-        )
-    differences = a - b
-    statistic, p_value = 0.0, 0.5
-    if np.ptp(differences) > 0:
-        statistic, p_value = ttest_rel(a, b, alternative="less")
-    elif differences[0] != 0:
-        statistic, p_value = np.copysign(np.inf, differences[0]), float(differences[0] > 0)
+    statistic, p_value = ttest_rel(a, b, alternative="less")
     spread = (float(a.std(ddof=1)), float(b.std(ddof=1)))
-    return PairedTTest(float(differences.mean()), *spread, float(statistic), float(p_value))
+    return PairedTTest(float((a - b).mean()), *spread, float(statistic), float(p_value))
 
 
 def error_roc_auc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> float:
@@ -708,12 +705,7 @@ def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
     >>> bc.metrics.vat_order(abs(points[:, None] - points))
     array([0, 2, 1, 3])
     """
-    distances = np.asarray(dissimilarities, dtype=np.float64)
-    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
-        raise InvalidInputError(
-            f"dissimilarities has shape {distances.shape}; pass a square (n_objects, n_objects) matrix."
-        )
-    n = len(distances)
+    n, distances = len(dissimilarities), np.asarray(dissimilarities, dtype=np.float64)
     distances = np.where(np.isnan(distances), np.inf, distances)
     order, to_placed, waiting = np.empty(n, np.int64), np.full(n, np.inf), np.arange(n)
     for position in range(n):
@@ -723,8 +715,8 @@ def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
     return order
 
 
-def compactness(features: object, labels: Any, *, metric: str = "euclidean", client: object = None) -> float:
-    """Return the mean distance between objects of the same cluster, clusters weighted by their size.
+def compactness(features: object, labels: Any, *, client: object = None) -> float:
+    """Return the mean Euclidean distance within clusters, each weighted by its size.
 
     ``(1/n) sum_k n_k (mean of d(x_i, x_j) over the pairs of cluster k)`` (Nguyen and Caruana 2007), where a
     cluster of one object counts as 0. Lower is more compact; it decreases with the number of clusters, so
@@ -736,8 +728,6 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
         ``(n_objects, n_features)``: anything that `bigcons.io.features.open_features` takes.
     labels
         ``(n_objects,)``, as in `contingency`; ``n`` counts the objects with a label, others are left out.
-    metric
-        "euclidean", "sqeuclidean" or "cityblock".
     client
         Engine for the pairs; a task holds two blocks of about a million values and a tile of distances.
 
@@ -755,7 +745,6 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
     """
     from scipy.spatial.distance import cdist
 
-    check_choice("metric", metric, ("euclidean", "sqeuclidean", "cityblock"))
     data, column = open_features(features), LabelColumn("labels", labels)
     others = "the features have", data.n_objects, data.ids or names_of_rows(features)
     tables.refuse_other_objects("labels", column.n_objects, column.row_names, *others)
@@ -773,7 +762,7 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
                 left, right = rows[here == cluster], others[there == cluster]
                 for a in range(0, len(left), TILE_ROWS):
                     for b in range(0, len(right), TILE_ROWS):
-                        distances = cdist(left[a : a + TILE_ROWS], right[b : b + TILE_ROWS], metric)
+                        distances = cdist(left[a : a + TILE_ROWS], right[b : b + TILE_ROWS])
                         sums[cluster] += distances.sum() / (2 if is_same else 1)  # there, each pair twice
         return sums
 
@@ -781,3 +770,505 @@ def compactness(features: object, labels: Any, *, metric: str = "euclidean", cli
         distances = fold(engine, data.blocks(), sums_of_block, np.add, progress=listener)
     n_pairs = np.maximum(sizes * (sizes - 1.0) / 2.0, 1.0)  # a single object: 0 / 1
     return float((sizes * distances / n_pairs).sum() / sizes.sum())
+
+
+# Of memberships
+
+
+def refuse_without_memberships(model: Any) -> None:
+    """Raise InvalidInputError for a clusterer that has no memberships."""
+    if not hasattr(model, "memberships_"):
+        remedy = "fit it first"
+        if hasattr(model, "labels_"):
+            remedy = "it finds labels alone: use a soft method, such as ConsensusTree or PCC"
+        raise InvalidInputError(f"{type(model).__name__} has no memberships_; {remedy}.")
+
+
+class MembershipRows:
+    """Memberships read by blocks in float64, zero for objects of a consensus or model in no cluster."""
+
+    def __init__(self, name: str, memberships: Any, n_objects: int | None = None, what: str = "") -> None:
+        """Refuse what has no rows, or not ``n_objects`` of them, which ``what`` has."""
+        self._name, self._labels, self._source = name, None, memberships
+        if hasattr(memberships, "fit"):
+            refuse_without_memberships(memberships)
+            self._labels, rows = memberships.labels_, memberships.memberships_
+        elif isinstance(memberships, Consensus):
+            self._labels, rows = memberships.label_rows, memberships.membership_rows
+        else:
+            rows = memberships if hasattr(memberships, "shape") else np.asarray(memberships)
+        self._rows: Any = rows
+        if len(rows.shape) != 2 or 0 in rows.shape:
+            raise InvalidInputError(
+                f"{name} has shape {rows.shape}; pass memberships (n_objects, n_clusters), not empty."
+            )
+        self.n_objects, self.n_clusters = map(int, rows.shape)
+        if n_objects is not None:
+            tables.refuse_other_objects(name, self.n_objects, None, what, n_objects)
+
+    def blocks(self) -> list[Block]:
+        """Return blocks: whole chunks of a store, some megabytes of an array."""
+        if isinstance(self._source, Consensus):
+            return self._source.blocks()
+        return row_blocks(self.n_objects, max(1, (1 << 21) // self.n_clusters))
+
+    def read(self, block: Block, threshold: float = 0.0) -> np.ndarray:
+        """Return the memberships of a block ``(rows, n_clusters)``; refuse rows off the simplex.
+
+        With a ``threshold``, memberships below it are 0 and the others normalized; a row without others is 0.
+        """
+        part = slice(block.start, block.stop)
+        rows = np.asarray(self._rows[part]).astype(np.float64, order="C")
+        fits = (rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE)
+        if not fits.all():
+            row = int(np.argmin(fits))
+            raise InvalidInputError(
+                f"row {block.start + row} of {self._name} has sum {rows[row].sum():.6g} and least entry "
+                f"{rows[row].min():.6g}; memberships are >= 0 and sum to 1: normalize them."
+            )
+        if self._labels is not None:
+            rows[self._labels[part] < 0] = 0.0
+        if threshold > 0:
+            rows[rows < threshold] = 0.0
+            totals = rows.sum(axis=1, keepdims=True)
+            np.divide(rows, totals, out=rows, where=totals > 0)
+        return rows
+
+
+def jensen_shannon(y: Any, z: Any, *, client: object = None) -> float:
+    """Return the J criterion: the mean Jensen-Shannon divergence of memberships, clusters matched best.
+
+    ``y`` ``(n_objects, ky)`` and ``z`` ``(n_objects, kz)`` have rows on the simplex; the one with fewer
+    clusters is padded with zero columns. Symmetric, in bits, so between 0 (equal up to names) and 1.
+
+    The divergence is a sum over clusters, so the best matching is an assignment problem, solved exactly
+    (Lourenço et al. 2015). Arrays on disk, such as Zarr's, are read block by block. O(n_objects k^2) time.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> round(bc.metrics.jensen_shannon([[1, 0], [0.5, 0.5]], [[0, 1], [0.4, 0.6]]), 4)
+    0.0036
+    """
+    from scipy.optimize import linear_sum_assignment
+    from scipy.special import rel_entr
+
+    first = MembershipRows("y", y)
+    second = MembershipRows("z", z, first.n_objects, "y has")
+    n_clusters = max(first.n_clusters, second.n_clusters)
+
+    def costs_of_block(block: Block) -> np.ndarray:
+        """Return the divergence between each cluster of ``y`` and each of ``z``."""
+        a, b = np.zeros((2, block.n_rows, n_clusters))
+        a[:, : first.n_clusters], b[:, : second.n_clusters] = first.read(block), second.read(block)
+        a, b = a[:, :, None], b[:, None, :]
+        middle = (a + b) / 2
+        divergence = rel_entr(a, middle) + rel_entr(b, middle)
+        return np.asarray(divergence.sum(axis=0) / (2 * np.log(2)))
+
+    blocks = row_blocks(first.n_objects, max(1, (1 << 21) // n_clusters**2))
+    with open_engine(client) as engine:
+        costs = fold(engine, blocks, costs_of_block, np.add)
+    return float(costs[linear_sum_assignment(costs)].sum() / first.n_objects)
+
+
+def cluster_overlap(memberships: Any, threshold: float = 0.0, *, client: object = None) -> np.ndarray:
+    """Return the weights of the cluster-overlap graph ``(n_clusters, n_clusters)`` float64.
+
+    ``[a, b]`` is the share of cluster ``a`` that also lies in ``b``, ``sum_i y_ai y_bi / sum_i y_ai``, after
+    memberships below ``threshold`` are set to zero and the others normalized again (Lourenço et al. 2015,
+    where the printed ``Q_j`` is a typo). Not symmetric; 1 on the diagonal by definition. The row of a cluster
+    without objects is 0 elsewhere.
+
+    Parameters
+    ----------
+    memberships
+        ``(n_objects, n_clusters)``, rows on the simplex; or a `Consensus` or a fitted soft method, whose
+        unlabeled objects are left out.
+    threshold
+        From 0 to 1. An object whose memberships are all below it is left out.
+    client
+        Engine.
+
+    One pass; O(n_objects n_clusters^2).
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> memberships = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
+    >>> bc.metrics.cluster_overlap(memberships).round(2)
+    array([[1.  , 0.29],
+           [0.38, 1.  ]])
+    """
+    return overlap_and_sizes(memberships, threshold, client)[0]
+
+
+def overlap_and_sizes(memberships: Any, threshold: float, client: object) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `cluster_overlap` does, and the sums of memberships of the clusters ``(n_clusters,)``."""
+    check_number("threshold", threshold, at_least=0, at_most=1)
+    rows = MembershipRows("memberships", memberships)
+
+    def overlap_of_block(block: Block) -> np.ndarray:
+        weights = rows.read(block, threshold)
+        return np.concatenate([np.einsum("ia,ib->ab", weights, weights), [weights.sum(axis=0)]])
+
+    with open_engine(client) as engine, progress("overlap of clusters", rows.n_objects) as listener:
+        sums = fold(engine, rows.blocks(), overlap_of_block, np.add, progress=listener)
+    joint, sizes = sums[:-1], sums[-1]
+    overlap = np.divide(joint, sizes[:, None], out=np.zeros_like(joint), where=sizes[:, None] > 0)
+    np.fill_diagonal(overlap, 1.0)
+    return overlap, sizes
+
+
+def cluster_centroids(features: object, memberships: Any, threshold: float = 0.0) -> np.ndarray:
+    """Return the mean of the features in each cluster ``(n_clusters, n_features)`` float64.
+
+    ``sum_i y_ki x_i / sum_i y_ki``, after memberships below ``threshold`` are set to zero and the others
+    normalized again (Lourenço et al. 2015); NaN for a cluster without objects.
+
+    ``features`` is anything that `bigcons.io.features.open_features` takes; ``memberships`` and
+    ``threshold`` as in `cluster_overlap`. One pass over both, block by block, in this process; O(n_objects
+    n_clusters n_features) time. Raises InvalidInputError if they have different numbers of objects.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> import numpy as np
+    >>> memberships = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+    >>> bc.metrics.cluster_centroids(np.array([[0.0], [3.0], [6.0]]), memberships)
+    array([[1.],
+           [5.]])
+    """
+    check_number("threshold", threshold, at_least=0, at_most=1)
+    data = open_features(features)
+    rows = MembershipRows("memberships", memberships, data.n_objects, "the features have")
+    sums, sizes = np.zeros((rows.n_clusters, data.n_features)), np.zeros(rows.n_clusters)
+    with progress("centroids of clusters", data.n_objects) as listener:
+        for block, values in data.iterate():
+            weights = rows.read(block, threshold)
+            sums += np.einsum("ia,ib->ab", weights, values)  # not BLAS, whose sums depend on its threads
+            sizes += weights.sum(axis=0)
+            listener.advance(block.n_rows)
+    return np.divide(sums, sizes[:, None], out=np.full_like(sums, np.nan), where=sizes[:, None] > 0)
+
+
+def pcc_objective(
+    x: Any,
+    memberships: Any,
+    *,
+    divergence: str | Divergence = "l2",
+    pairs: str | os.PathLike[str] | PairTable = "all",
+    constant: bool = True,
+    client: object = None,
+) -> float:
+    """Return ``sum N_ij d(c_ij / N_ij, y_i.y_j)`` over the pairs (Lourenço et al. 2015, equation 4).
+
+    ``memberships`` are ``(n_objects, n_clusters)``, rows on the simplex. ``pairs`` is "all", a PairTable, or
+    the path of one (``x`` is then not read and may be None).
+
+    ``constant=False``, for the squared divergence over all pairs only, leaves out the term
+    ``sum c_ij^2 / N_ij``, which memberships do not change, as ``PCC(pairs="all").objective_`` does. It takes
+    one pass over the labels and the memberships, which may be on disk, such as
+    ``Consensus.membership_rows``. Otherwise all pairs take O(n^2 (M + K)) time, with memberships in memory.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> labels = [[0, 0], [0, 0], [1, 1]]
+    >>> bc.metrics.pcc_objective(labels, [[1, 0], [1, 0], [0, 1]])
+    0.0
+    >>> bc.metrics.pcc_objective(labels, [[1, 0], [0, 1], [0, 1]])
+    4.0
+    """
+    from bigcons.coassociation.factorized import add_sums, agreement_sums
+    from bigcons.kernels.label_rows import over_pairs, over_tile
+
+    are_all = isinstance(pairs, str) and pairs == "all"
+    chosen, rows = resolve_divergence(divergence), MembershipRows("memberships", memberships)
+    source = as_ensemble(x) if are_all else pairs_of(pairs, rows.n_objects)
+    n = source.n_objects
+    rows = MembershipRows("memberships", memberships, n, "the ensemble has" if are_all else "pairs has")
+    value, _, _, parameter = chosen.compiled
+    if isinstance(source, PairTable):
+        return float(over_pairs(*source.edges(), rows.read(Block(0, 0, n)), value, parameter))
+    ensemble = source
+    if not constant:
+        if chosen.label != "l2":
+            raise InvalidInputError(
+                f"constant=False with divergence={chosen.label!r}; only 'l2' has such a constant."
+            )
+
+        def sums_of_block(block: Block) -> Any:
+            labels = ensemble.read(block.start, block.stop)
+            return agreement_sums(labels, ensemble.offsets, rows.read(block).astype(np.float32))
+
+        with open_engine(client) as engine:
+            return float(fold(engine, ensemble.blocks(), sums_of_block, add_sums).objective)
+    if n > 50_000:  # a pair takes about 20 + M ns: a minute or two
+        raise InvalidInputError(
+            f"n_objects={n} makes {n * (n - 1) // 2:.3g} pairs, too many to visit; pass constant=False (l2), "
+            "or a sampled PairTable."
+        )
+    labels, all_rows = ensemble.read(0, n), rows.read(Block(0, 0, n))
+    side = 512  # of a tile of the n x n square, so that two blocks of labels stay in the cache
+
+    def value_of_tiles(block: Block) -> float:
+        return float(over_tile(labels, all_rows, block.start, block.stop, side, value, parameter))
+
+    with open_engine(client) as engine:
+        return fold(engine, row_blocks(n, side), value_of_tiles, lambda a, b: a + b)
+
+
+# What is in each cluster, by features that are read once
+
+MAX_CATEGORIES, N_TEXTS = 1000, 3
+"""Columns with more distinct values are text, which names objects or is prose; so many are told of others."""
+
+
+class ClusterProfiles(NamedTuple):
+    """What is in each cluster; see `cluster_profiles`."""
+
+    numbers: pa.Table
+    """One row per cluster and column of numbers."""
+    categories: pa.Table
+    """The most frequent values of each cluster and column of text."""
+    left_out: dict[str, str]
+    """Why columns are in none of these, by name."""
+    dates: pa.Table
+    """One row per cluster and column of dates."""
+    followed: list[str]
+    """Columns of few values of which each cluster has one, where most columns are not like that."""
+
+    def followed_in_words(self) -> str:
+        """Return what the clusters follow in a sentence, empty if it is nothing."""
+        if not self.followed:
+            return ""
+        each, them = ("it", "it") if len(self.followed) == 1 else ("each of them", "them")
+        return (
+            f"The clusters follow {shown(self.followed)}: almost all objects of a cluster have the same "
+            f"value of {each}. If that is no finding, make partitions without {them} (drop=, --drop)."
+        )
+
+
+def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -> ClusterProfiles:
+    """Return what is in each cluster, by columns of any table of its objects.
+
+    The table ``numbers`` has the columns ``cluster``; ``feature``; ``n``, how many objects have a value;
+    ``mean`` and ``std`` of them; ``overall``, the mean of the objects of all clusters; and ``difference``,
+    the mean minus that in standard deviations of all objects. The table ``categories`` has the three most
+    frequent texts of each cluster: ``cluster``, ``feature``, ``category``, its ``share`` of the objects of
+    the cluster that have a value, its share ``overall``, and its ``lift``, one over the other. The table
+    ``dates`` is as ``numbers``: ``mean`` and ``overall`` are dates, and ``std`` is in days.
+
+    The list ``followed`` has the columns, at most half of those that vary, that the clusters repeat: text,
+    and booleans or numbers with no more different values than there are clusters, whose variance is at least
+    90 % between the clusters; of text, that of its one-hot columns (Goodman and Kruskal's tau). If objects
+    have no value, the share is counted of all objects.
+
+    Parameters
+    ----------
+    features
+        Anything `Ensemble.from_labels` takes, with one row per object in their order: numbers, booleans,
+        text and dates, each of which may be missing, also by ``missing`` of `bigcons.select`, which chooses
+        columns, too. Text with more than 1,000 values is left out.
+    labels
+        Labels ``(n_objects,)``, negative for none; a fitted method; or a `Consensus`.
+    memory
+        For reading and counting, besides what the process holds.
+
+    One pass over the features and two over the labels. Memory for a block and, of each cluster, four
+    numbers per column and up to 1,000 counts per column of text. Raises InvalidInputError for another number
+    of rows, MemoryBudgetError if the counts do not fit.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> import pyarrow as pa
+    >>> people = pa.table({"age": [20, 30, 60, 70], "city": ["Bern", "Bern", "Oslo", "Rome"]})
+    >>> profiles = bc.metrics.cluster_profiles(people, [0, 0, 1, 1])
+    >>> profiles.numbers["mean"].to_pylist()
+    [25.0, 65.0]
+    >>> profiles.categories.slice(0, 1).to_pylist()
+    [{'cluster': 0, 'feature': 'city', 'category': 'Bern', 'share': 1.0, 'overall': 0.5, 'lift': 2.0}]
+    """
+    table, column = open_source(features, "features"), LabelColumn("labels", labels)
+    refuse_other_rows("labels", column.row_names, table.where, table.ids or names_of_rows(features))
+    names, K = table.names or [f"f{c}" for c in range(table.n_columns)], column.n_clusters
+    n_text = sum(kind_of(kind) == CATEGORY for kind in table.column_types() or ())
+    row_bytes = 8 * table.n_columns if table.is_sparse else table.row_bytes
+    rows_that_fit = rows_within(
+        parse_size(memory), row_bytes + 64, at_least=256,
+        fixed=int(table.held_bytes + K * (32 * len(names) + 8 * MAX_CATEGORIES * (n_text + 1))),
+        what=f"counts of {K:,} clusters by {len(names):,} columns",
+    )  # fmt: skip
+    profiled = [
+        _Column(ColumnCode(name, NUMBER, missing=table.rule_of(c).more_words), c in table.categorical, K)
+        for c, name in enumerate(names)
+    ]
+    start, n_labeled = 0, 0
+    with progress("what is in each cluster", column.n_objects) as listener:
+        for rows in table.batches(min(rows_that_fit, BLOCK_ROWS), columns=list(range(len(names)))):
+            values = rows if isinstance(rows, list) else (rows.toarray() if table.is_sparse else rows).T
+            n_rows = len(values[0])
+            codes = column.codes(start, min(start + n_rows, column.n_objects))
+            start += n_rows
+            if start > column.n_objects:
+                break
+            n_labeled += int(np.count_nonzero(codes >= 0))
+            for one, of_column in zip(profiled, values, strict=True):
+                one.add(of_column, codes, table.where)
+            listener.advance(n_rows)
+    if start != column.n_objects:
+        raise InvalidInputError(
+            f"{table.where} has {max(start, table.n_rows or 0):,} rows or more but there are "
+            f"{column.n_objects:,} labels; give one row per object, in their order."
+        )
+    kinds: dict[str, list[_Column]] = {kind: [] for kind in (NUMBER, CATEGORY, DATE, "")}
+    for one in profiled:
+        kinds["" if one.why_not else one.kind].append(one)
+    shares = {one.name: one.share_between(n_labeled) for one in profiled if one not in kinds[""]}
+    # nearly all variance of a column of few values is between clusters which follow it
+    followed = [name for name, share in shares.items() if share >= 0.9]
+    n_varying = np.count_nonzero(~np.isnan(list(shares.values())))
+    return ClusterProfiles(
+        _table_of_numbers(kinds[NUMBER], column.values),
+        _table_of_texts(kinds[CATEGORY], column.values),
+        {one.name: one.why_not or "it has no value" for one in kinds[""]},
+        _table_of_numbers(kinds[DATE], column.values, are_dates=True),
+        followed if 2 * len(followed) <= n_varying else [],
+    )
+
+
+class _Column:
+    """Sums of the numbers or counts of the texts of a column, in each of K clusters."""
+
+    def __init__(self, code: ColumnCode, is_category: bool, n_clusters: int) -> None:
+        self.name, self._code, self._is_category = code.name, code, is_category
+        self.kind = ""
+        """NUMBER, DATE or CATEGORY; empty before the first value."""
+        self.why_not = ""
+        """Why it is left out."""
+        self.sums = np.zeros((3, n_clusters))
+        """Number of values, their sum and the sum of their squares, less the shift."""
+        self.shift: float | None = None
+        self._values: np.ndarray | None = np.empty(0)
+        """The different numbers; None if there are more than clusters."""
+        self.texts: dict[str, int] = {}
+        self.counts = np.zeros((n_clusters, 0), np.int64)
+        """(K, texts): how many objects have each text."""
+
+    def add(self, column: Any, codes: np.ndarray, where: str) -> None:
+        """Count a block of values, of objects with these codes of clusters."""
+        if self.why_not:
+            return
+        kind, numbers = NUMBER, np.empty(0)
+        try:
+            if self._is_category or not isinstance(column, np.ndarray) or column.dtype.kind not in "buif":
+                column = as_arrow(column, self.name, where)
+                kind = CATEGORY if self._is_category else kind_of(column.type) or ""
+            if kind in (NUMBER, DATE):
+                numbers = numbers_of(column, self._code._replace(kind=kind), where)
+        except InvalidInputError:
+            self.why_not = "it has values of several types"
+            return
+        if kind in (NUMBER, DATE) and np.isnan(numbers).all():
+            return
+        if kind not in (NUMBER, DATE, CATEGORY):
+            self.why_not = f"it has type {column.type}"
+        elif self.kind not in ("", kind):
+            self.why_not = "it has values of several types"
+        elif kind == CATEGORY:
+            self._add_texts(*texts_of(column, self._code.missing), codes)
+        else:
+            self.kind = kind
+            self._add_numbers(np.round(86_400.0 * numbers, 3) if kind == DATE else numbers, codes)
+
+    def _add_numbers(self, numbers: np.ndarray, codes: np.ndarray) -> None:
+        counted, K = np.isfinite(numbers) & (codes >= 0), self.sums.shape[1]
+        numbers, codes = numbers[counted], codes[counted]
+        if self.shift is None and numbers.size:
+            self.shift = float(numbers.mean())
+        if self._values is not None:
+            values = np.union1d(self._values, numbers)
+            self._values = values if values.size <= K else None
+        numbers = numbers - (self.shift or 0.0)
+        for row, weights in zip(self.sums, (None, numbers, numbers**2), strict=True):
+            row += np.bincount(codes, weights, K)
+
+    def _add_texts(self, texts: Sequence[str | None], rows: np.ndarray, codes: np.ndarray) -> None:
+        code_of, K = self.texts, len(self.counts)
+        numbers = [-1 if text is None else code_of.setdefault(text, len(code_of)) for text in texts]
+        if len(code_of) > MAX_CATEGORIES:
+            self.why_not = f"it has more than {MAX_CATEGORIES:,} different texts"
+        elif code_of:
+            self.kind = CATEGORY
+            numbers_of_rows = np.array([*numbers, -1])[rows]
+            counted = (numbers_of_rows >= 0) & (codes >= 0)
+            cells = codes[counted] * len(code_of) + numbers_of_rows[counted]
+            self.counts = np.pad(self.counts, ((0, 0), (0, len(code_of) - self.counts.shape[1])))
+            self.counts += np.bincount(cells, minlength=self.counts.size).reshape(K, -1)
+
+    def share_between(self, n_labeled: int) -> float:
+        """Return the share of the variance that is between clusters, times that of objects with a value.
+
+        0 of numbers with more values than clusters, NaN if no two values differ.
+        """
+        n, sums, squares = self.sums[0], self.sums[1][:, None], self.sums[2].sum()
+        values = self._values
+        if self.kind == CATEGORY:
+            sums = self.counts.astype(np.float64)
+            n, squares, values = sums.sum(axis=1), sums.sum(), np.flatnonzero(sums.any(axis=0))
+        if values is None:
+            return 0.0
+        if values.size < 2:
+            return np.nan
+        within = squares - (sums**2 / np.maximum(n, 1.0)[:, None]).sum()
+        total = squares - (sums.sum(axis=0) ** 2).sum() / n.sum()
+        return float((1.0 - within / total) * n.sum() / n_labeled)
+
+
+def _table_of_numbers(columns: list[_Column], clusters: np.ndarray, *, are_dates: bool = False) -> pa.Table:
+    """Return a row for every cluster and column of numbers, or of dates in seconds, by cluster."""
+    shape = len(columns), len(clusters)
+    n, sums, squares = np.array([one.sums for one in columns]).reshape(-1, 3, shape[1]).transpose(1, 0, 2)
+    shift = np.array([one.shift or 0.0 for one in columns])[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean, of_all = sums / n, n.sum(axis=1, keepdims=True)
+        overall = sums.sum(axis=1, keepdims=True) / of_all
+        spread = np.sqrt(np.maximum(squares.sum(axis=1, keepdims=True) / of_all - overall**2, 0.0))
+        std = np.sqrt(np.maximum(squares / n - mean**2, 0.0))
+        difference = np.where(spread > 0, (mean - overall) / spread, 0.0 * mean)
+    arrays = {}
+    for name, kind, values in (
+        ("cluster", pa.int64(), clusters),
+        ("feature", pa.string(), np.array([one.name for one in columns], object)[:, None]),
+        ("n", pa.int64(), n.astype(np.int64)),
+        ("mean", pa.timestamp("s") if are_dates else pa.float64(), mean + shift),
+        ("std", pa.float64(), std / 86_400.0 if are_dates else std),
+        ("overall", pa.timestamp("s") if are_dates else pa.float64(), overall + shift),
+        ("difference", pa.float64(), difference),
+    ):
+        array = pa.array(np.broadcast_to(values, shape).ravel(order="F"), from_pandas=True)
+        is_date = pa.types.is_timestamp(kind)
+        arrays[name] = (array.cast(pa.int64(), safe=False) if is_date else array).cast(kind)
+    return pa.table(arrays)
+
+
+def _table_of_texts(columns: list[_Column], clusters: np.ndarray) -> pa.Table:
+    """Return the most frequent texts of every cluster and column of text, by cluster."""
+    rows, of_all = [], [one.counts.sum(axis=0) / np.maximum(one.counts.sum(), 1) for one in columns]
+    for k, cluster in enumerate(clusters.tolist()):
+        for one, overall in zip(columns, of_all, strict=True):
+            texts, counts = list(one.texts), one.counts[k]
+            for c in np.argsort(-counts, kind="stable")[:N_TEXTS].tolist():
+                if counts[c]:
+                    share = counts[c] / counts.sum()
+                    rows.append((cluster, one.name, texts[c], share, overall[c], share / overall[c]))
+    names = ("cluster", "feature", "category", "share", "overall", "lift")
+    kinds = (pa.int64(), pa.string(), pa.string(), pa.float64(), pa.float64(), pa.float64())
+    columns_of_rows = zip(*rows, strict=True) if rows else ((),) * len(names)
+    return pa.table([pa.array(*one) for one in zip(columns_of_rows, kinds, strict=True)], list(names))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
