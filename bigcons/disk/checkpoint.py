@@ -1,9 +1,8 @@
 """Checkpoints of a long solve: block arrays by generation, and a snapshot of everything else.
 
 Nothing is modified in place. A pass reads one generation of block arrays and writes the next, so that tasks
-are idempotent and a killed run resumes after its last complete pass. The pass before is kept too, with its
-snapshot: if the last one is damaged, the run goes on from there. Generations that no snapshot refers to are
-dropped.
+are idempotent and a killed run resumes after its last complete pass. Generations that no snapshot refers to
+are dropped.
 
 Every file ends with a seal, by which one that is damaged, or whole but not the one asked for, is refused: of
 a block a hash of its run, generation, number and rows, of a snapshot one of its content.
@@ -15,27 +14,23 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.files import Place, StorePath, corrupt, pack, unpack
+from bigcons.disk.files import Place, StorePath, corrupt, decoding, pack, unpack
 from bigcons.disk.places import disk_errors, place_of
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
 
-SNAPSHOT, SNAPSHOT_BEFORE = "snapshot.npz", "snapshot-before.npz"
-SNAPSHOT_FORMAT = 12
+SNAPSHOT = "snapshot.npz"
+SNAPSHOT_FORMAT = 13
 """Incremented whenever the content of snapshots or blocks changes."""
 SEAL_BYTES = 16
+MOST_SHOWN = 40
+"""Characters of a value that a message shows."""
 _START_OVER = "start over with overwrite=True (--overwrite)."
-
-
-def key_of(facts: Any) -> bytes:
-    """Return 16 bytes that identify a run by what it depends on, JSON-serializable."""
-    return _hash(json.dumps(facts, sort_keys=True).encode())
 
 
 def _hash(content: bytes) -> bytes:
@@ -85,21 +80,6 @@ class FileBlocks:
         for generation in generations:
             self._place(generation, block).remove()
 
-    def n_kept(self, generation: int) -> int:
-        """Return how many blocks of a generation there are."""
-        return sum(name.startswith("block-") for name in self._place(generation).names())
-
-    def fault(self, generation: int, block: Block) -> str | None:
-        """Return what is wrong with a block, with its path; None if it is whole, of plausible numbers."""
-        try:
-            rows = self.read(generation, block)
-        except CorruptStoreError as error:
-            return str(error).rpartition(";")[0]
-        # no number that a run writes to a float32 block is larger; fourth powers of what is would overflow
-        if rows.dtype.kind == "f" and not (np.abs(rows) <= 2.0**24).all():
-            return f"{self._place(generation, block)} has numbers that are not finite or too large"
-        return None
-
     def _seal(self, generation: int, block: Block, content: Any) -> bytes:
         return _hash(struct.pack("<16sqqI", self.run, generation, block.index, zlib.crc32(content)))
 
@@ -111,17 +91,15 @@ class FileBlocks:
 class Snapshot(NamedTuple):
     """A snapshot as it was read."""
 
-    is_last: bool
-    """Whether it is of the last pass, not of the one before."""
     arrays: dict[str, np.ndarray]
-    head: dict[str, Any]
-    """Its format and fingerprint."""
     facts: dict[str, Any]
     """The JSON facts that were saved."""
+    fingerprint: dict[str, Any]
+    """Of the solve that saved it, with the ``format``."""
 
 
 class Snapshots:
-    """The snapshots of a solve after its last two passes: small arrays and JSON facts, written atomically.
+    """The snapshot of a solve after its last pass: small arrays and JSON facts, replaced atomically.
 
     ``fingerprint`` identifies the solve by its parameters and data; snapshots of other solves are refused.
     """
@@ -129,21 +107,16 @@ class Snapshots:
     def __init__(self, folder: StorePath | Place, fingerprint: Mapping[str, Any]) -> None:
         self.folder: Place = place_of(folder)
         self._file = self.folder / SNAPSHOT
-        self._before = self.folder / SNAPSHOT_BEFORE
-        self.fingerprint: Any = json.loads(json.dumps(dict(fingerprint), default=str))
+        text = json.dumps(dict(fingerprint), default=str, sort_keys=True)
+        self.fingerprint: dict[str, Any] = json.loads(text)
+        self.run: bytes = _hash(text.encode())
+        """16 bytes that identify the solve, for the seals of its blocks."""
         self.check_lock: Callable[[], None] = lambda: None
         """Raises StoreError if the lock of the folder has been lost; called before every snapshot."""
 
-    @property
-    def run(self) -> bytes:
-        """16 bytes that identify the solve, for the seals of its blocks."""
-        return key_of(self.fingerprint)
-
     def save(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
-        """Replace the snapshot, which becomes that of the pass before; it is durable when this returns."""
+        """Replace the snapshot; it is durable when this returns."""
         self.check_lock()
-        with disk_errors(self._before), suppress(FileNotFoundError):
-            self._file.copy_to(self._before)
         head = {"format": SNAPSHOT_FORMAT, "fingerprint": self.fingerprint, "facts": dict(facts)}
         content = pack(head, arrays)
         with disk_errors(self._file):
@@ -151,82 +124,53 @@ class Snapshots:
 
     def exists(self) -> bool:
         """Return whether there is a snapshot."""
-        return self._file.is_file() or self._before.is_file()
+        return self._file.is_file()
 
-    def fingerprint_kept(self) -> dict[str, Any] | None:
-        """Return the fingerprint of the last snapshot that is whole, or None without a snapshot."""
-        return next((found.head["fingerprint"] for found in self._whole()), None)
+    def read(self) -> Snapshot | None:
+        """Return the snapshot of any solve and version; None without one.
+
+        Raises CorruptStoreError if it is damaged.
+        """
+        try:
+            content = bytes(self._file.read())
+        except FileNotFoundError:
+            return None
+        with decoding(lambda _: corrupt(self._file, "is damaged, or of an earlier version", _START_OVER)):
+            if _hash(content[:-SEAL_BYTES]) != content[-SEAL_BYTES:]:
+                raise ValueError
+            head, arrays = unpack(content[:-SEAL_BYTES])
+            return Snapshot(arrays, dict(head["facts"]), {"format": head["format"], **head["fingerprint"]})
 
     def load(self) -> Snapshot | None:
-        """Return the last snapshot that is whole, or None without one; see `kept`."""
-        return next(self.kept(), None)
+        """Return the snapshot, or None without one.
 
-    def kept(self) -> Iterator[Snapshot]:
-        """Yield the snapshots that are whole, the last one first.
-
-        Raises InvalidInputError if another solve, or another version of bigcons, wrote one, and
-        CorruptStoreError if none is whole of those that are there.
+        Raises InvalidInputError if another solve, or another version of bigcons, wrote it, and
+        CorruptStoreError if it is damaged.
         """
-        for found in self._whole():
-            kept = {"format": found.head.get("format"), **found.head["fingerprint"]}
-            if other := differences(kept, {"format": SNAPSHOT_FORMAT, **self.fingerprint}):
-                raise InvalidInputError(
-                    f"{self.folder} holds an unfinished run with {other}; repeat the call that started it, "
-                    f"with the same version of bigcons, or {_START_OVER}"
-                )
-            yield found
-
-    def _whole(self) -> Iterator[Snapshot]:
-        """Yield the snapshots that are whole, of any solve and version, the last one first."""
-        damage: CorruptStoreError | None = None
-        n_whole = 0
-        for file in (self._file, self._before):
-            with suppress(FileNotFoundError):
-                try:
-                    content = bytes(file.read())
-                    head, arrays = unpack(content[:-SEAL_BYTES])
-                    if _hash(content[:-SEAL_BYTES]) != content[-SEAL_BYTES:]:
-                        raise ValueError("another hash")
-                    snapshot = Snapshot(file is self._file, arrays, head, dict(head["facts"]))
-                    dict(head["fingerprint"])
-                except (CorruptStoreError, ValueError, LookupError, TypeError):
-                    what = "is damaged, or of an earlier version of bigcons"
-                    damage = damage or corrupt(file, what, _START_OVER)
-                else:
-                    n_whole += 1
-                    yield snapshot
-        if damage is not None and not n_whole:
-            raise damage
-
-    def go_back(self) -> None:
-        """Replace the last snapshot by that of the pass before."""
-        with disk_errors(self._file):
-            self._file.write(self._before.read(), durable=True)
-
-    def damaged(self, fault: str) -> CorruptStoreError:
-        """Return the error for a run whose last complete pass cannot be resumed because of ``fault``."""
-        what = f"so that the finished passes in {self.folder} cannot be resumed"
-        return CorruptStoreError(f"{fault}, {what}; {_START_OVER}", path=self.folder)
+        snapshot, wanted = self.read(), {"format": SNAPSHOT_FORMAT, **self.fingerprint}
+        if snapshot is not None and (other := differences(snapshot.fingerprint, wanted)):
+            raise InvalidInputError(
+                f"{self.folder} holds an unfinished run with {other}; repeat the call that started it, "
+                f"with the same version of bigcons, or {_START_OVER}"
+            )
+        return snapshot
 
 
-def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], show: Callable[[Any], str] = str) -> str:
+def differences(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Describe how the parameters and data of a stored run differ from those wanted; "" if they do not.
 
-    ``show`` turns a value into text; of data, which have a checksum, and of lists, it is said that they are
-    others. Entries that the stored run lacks are named if nothing else differs.
+    Of long values, and of data, it is said that they are others. Entries that the stored run lacks are named
+    if nothing else differs.
     """
 
-    def one(name: str) -> str:
-        was, is_now = (show(entries.get(name)) for entries in (found, wanted))
-        if name.endswith("_checksum") or isinstance(found.get(name), list):
+    def words(name: str) -> str:
+        was, is_now = str(kept.get(name)), str(wanted[name])
+        if max(len(was), len(is_now)) > MOST_SHOWN or name.endswith("_checksum"):
             return f"other {name.removesuffix('_checksum')}"
-        if " crc " not in was + is_now:
-            return f"{name}={was}, not {is_now}"
-        was, is_now = (text.partition(",")[0] for text in (was, is_now))
-        return f"other {name}" + (f" ({was}, not {is_now})" if was != is_now else "")
+        return f"{name}={was}, not {is_now}"
 
-    other = [name for name in wanted if found.get(name) != wanted[name]]
-    return "; ".join(map(one, [name for name in other if name in found] or other))
+    other = [name for name in wanted if kept.get(name) != wanted[name]]
+    return "; ".join(map(words, [name for name in other if name in kept] or other))
 
 
 def partial_folder(path: StorePath) -> Place:

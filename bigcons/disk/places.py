@@ -210,30 +210,25 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-# the system refuses: permissions, a failing disk, something else in the place of a file or folder, a name
-_REFUSED = (
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.EEXIST),
-    *(errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO, errno.EFBIG, errno.ENAMETOOLONG),
-)
-
-
 @contextmanager
 def disk_errors(path: StorePath | Place) -> Iterator[None]:
-    """Turn errors of a full or failing disk, a quota, a limit or permissions into a one-line StoreError."""
+    """Turn errors of a full or failing disk, a quota, a limit or permissions into a one-line StoreError.
+
+    A file that is missing, and errors of a network, remain what they are.
+    """
     try:
         yield
+    except (FileNotFoundError, ConnectionError, TimeoutError):
+        raise
     except OSError as error:
-        short_write = error.errno is None and "requested and" in str(error)  # NumPy's message for a full disk
-        if error.errno in _FULL or short_write:
-            raise StoreError(
-                f"No space left while writing {path}; free some space or choose another disk."
-            ) from error
-        if error.errno not in _REFUSED:
+        reason = error.strerror
+        if error.errno is None and "requested and" in str(error):  # NumPy's message for a full disk
+            reason = os.strerror(errno.ENOSPC)
+        if reason is None:
             raise
         raise StoreError(
-            f"Writing {path} failed: {os.strerror(error.errno)} ({error.filename or path}); "
-            "check permissions, limits and the disk, or choose another place."
+            f"Writing {path} failed: {reason} ({error.filename or path}); "
+            "check space, permissions, limits and the disk, or choose another place."
         ) from error
 
 
@@ -347,11 +342,3 @@ def _file_lock(path: Path) -> Iterator[None]:
         with suppress(OSError):  # an open file on Windows; unlocked, it does no harm
             lock.unlink()
         os.close(descriptor)
-
-
-def sweep_locks(path: Path) -> None:
-    """Remove the lock files that killed writers of ``path`` and of its checkpoints left."""
-    for locked in (path, path.with_name(f"{path.name}.partial")):
-        if lock_path(locked).exists():
-            with suppress(StoreError), _file_lock(locked):
-                pass  # which removes the file

@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from reprlib import repr as short
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -543,7 +542,7 @@ def refuse_difference(finished: Ensemble, wanted: Mapping[str, Any]) -> None:
         entries |= {name: tuple(entries[name]) for name in ("n_clusters", "alpha_range") if name in entries}
     for name in ("bigcons", "scikit_learn", "features", "read"):  # the values that were read tell these
         wanted.pop(name, None)
-    refuse_other(finished.path or "", differences(made_with, wanted, short))
+    refuse_other(finished.path or "", differences(made_with, wanted))
 
 
 def map_kept(

@@ -26,7 +26,6 @@ import numpy as np
 
 from bigcons.disk.checkpoint import FileBlocks, Snapshots, partial_folder
 from bigcons.disk.places import DiskPlace, is_left, temporary_folder, writer_lock
-from bigcons.errors import CorruptStoreError
 from bigcons.memory import Block
 from bigcons.progress import Progress, progress
 from bigcons.run.engine import Engine, fold, stop_if_cancelled
@@ -216,11 +215,14 @@ def run_passes(run: Run, passes: Passes) -> Iterate:
     """Return the iterate at which the passes end: settled, or after ``run.max_passes`` in all.
 
     With snapshots, the start and every pass are committed, and an existing run is resumed. Generations that
-    no pass reads any more are dropped, with snapshots one pass later: should the last pass be damaged, a run
-    resumes from the one before.
+    no pass reads any more are dropped.
     """
-    at = None if run.snapshots is None else _resume(run, run.snapshots)
-    if at is None:
+    snapshot = None if run.snapshots is None else run.snapshots.load()
+    if snapshot is not None:
+        at = Iterate(**{**snapshot.facts, "state": snapshot.arrays})
+        if at.records:
+            logger.warning("Resuming after pass %d.", len(at.records))
+    else:
         state, start_objectives = passes.start(run)
         at = _commit(run, Iterate(state, 0, False, [], start_objectives))
     kept = 0
@@ -231,54 +233,19 @@ def run_passes(run: Run, passes: Passes) -> Iterate:
             listener.note(f"pass {number}{gap}")
             step = passes.one_pass(run, at, listener)
             records = [*at.records, timed(passes.name, number, step.record, began)]
-            before, generation = at.generation, at.generation + step.n_generations
+            generation = at.generation + step.n_generations
             at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
             _commit(run, at)
-            oldest = generation if run.snapshots is None else before
-            run.arrays.drop([*range(kept, oldest), *range(oldest + 1, generation)])
-            kept = oldest
+            run.arrays.drop(range(kept, generation))
+            kept = generation
     return at
 
 
 def _commit(run: Run, at: Iterate) -> Iterate:
     """Save a snapshot, if there are any; return the iterate."""
-    if run.snapshots is not None and isinstance(run.arrays, FileBlocks):
-        facts = {**at._asdict(), "state": None, "n_blocks": run.arrays.n_kept(at.generation)}
-        run.snapshots.save(at.state, facts)
+    if run.snapshots is not None:
+        run.snapshots.save(at.state, {**at._asdict(), "state": None})
     return at
-
-
-def _resume(run: Run, snapshots: Snapshots) -> Iterate | None:
-    """Return the iterate after the last complete pass that is whole; None if there is none.
-
-    Its blocks are all read, before any pass. If one is lost or damaged, that of the pass before is returned;
-    raises CorruptStoreError if that is not whole either.
-    """
-    damage: CorruptStoreError | None = None
-    for kept in snapshots.kept():
-        facts = dict(kept.facts)
-        n_blocks = facts.pop("n_blocks", None)
-        at = Iterate(**{**facts, "state": kept.arrays})
-        fault = None
-        if n_blocks and isinstance(run.arrays, FileBlocks):
-            fault = next(
-                filter(None, run.engine.map(partial(run.arrays.fault, at.generation), run.blocks)), None
-            )
-        if fault is not None:
-            damage = damage or snapshots.damaged(fault)
-            continue
-        if not kept.is_last:
-            logger.warning(
-                "The last pass in %s is damaged: going on from the one before, after %d passes",
-                *(snapshots.folder, len(at.records)),
-            )
-            snapshots.go_back()
-        elif at.records:
-            logger.warning("Resuming after pass %d.", len(at.records))
-        return at
-    if damage is not None:
-        raise damage
-    return None
 
 
 def timed(what: str, number: int, record: Record, began: float) -> Record:

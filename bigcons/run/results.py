@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigcons.disk.checkpoint import Snapshots, partial_folder
+from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
 from bigcons.disk.commit import stored_kind, unless_overwriting
 from bigcons.disk.files import Place
-from bigcons.disk.places import DiskPlace, place_of, sweep_locks, temporary_folder, writer_lock
+from bigcons.disk.places import DiskPlace, place_of, temporary_folder, writer_lock
 from bigcons.errors import CorruptStoreError, StoreLockedError
 from bigcons.io.files import IN_MEMORY
 from bigcons.memory import Block
@@ -323,7 +323,7 @@ def finished_run(out: str | os.PathLike[str]) -> Consensus | None:
 
 
 def clear_finished(output: Output) -> None:
-    """Remove the checkpoints and locks of a run that was killed after its result was committed, on a disk.
+    """Remove the checkpoints of a run that was killed after its result was committed, on a disk.
 
     Those of another run, which is to replace the result, and of one that is still running stay.
     """
@@ -333,9 +333,9 @@ def clear_finished(output: Output) -> None:
     if folder.exists():
         snapshots = Snapshots(folder, output.fingerprint)
         with suppress(CorruptStoreError, StoreLockedError), writer_lock(folder):
-            if snapshots.fingerprint_kept() in (None, snapshots.fingerprint):
+            snapshot = snapshots.read()
+            if snapshot is None or not differences(snapshot.fingerprint, snapshots.fingerprint):
                 folder.remove()
-    sweep_locks(place.path)
 
 
 def seed_of_run(out: str | os.PathLike[str], finished: Consensus | Ensemble | None) -> int | None:
@@ -343,8 +343,8 @@ def seed_of_run(out: str | os.PathLike[str], finished: Consensus | Ensemble | No
     if finished is not None:
         return int(finished.provenance["seed"])
     try:
-        kept = Snapshots(partial_folder(out), {}).fingerprint_kept()
+        snapshot = Snapshots(partial_folder(out), {}).read()
     except CorruptStoreError:
         return None  # resuming raises it
-    seed = (kept or {}).get("seed")
+    seed = None if snapshot is None else snapshot.fingerprint.get("seed")
     return seed if isinstance(seed, int) else None  # resuming raises what is wrong

@@ -408,7 +408,9 @@ def test_plot__leaves_no_part_of_a_figure(consensus, run, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", fill_the_disk)
-    assert_fails_in_one_line(run(f"plot {consensus} -o figures"), "No space left", "memberships.png", "free")
+    assert_fails_in_one_line(
+        run(f"plot {consensus} -o figures"), "No space left", "memberships.png", "check space"
+    )
     assert names("figures") == []
 
 

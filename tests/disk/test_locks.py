@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from bigcons.disk.places import lock_path, sweep_locks, writer_lock
+from bigcons.disk.places import lock_path, writer_lock
 from bigcons.errors import StoreError, StoreLockedError
 from tests.support.stores import names_in
 
@@ -40,16 +40,6 @@ def test_writer_lock__something_else_in_its_place_is_told_and_left(tmp_path, kin
     with pytest.raises(StoreError, match=re.escape(f"({lock}); check")), writer_lock(tmp_path / "s"):
         pass
     assert (tmp_path / "precious").read_text() == "precious"
-
-
-def test_sweep_locks__removes_those_of_dead_writers_only(tmp_path):
-    for name in ("s", "s.partial", "other"):
-        lock_path(tmp_path / name).write_text("999999")
-    with writer_lock(tmp_path / "s"):
-        sweep_locks(tmp_path / "s")
-        assert names_in(tmp_path) == [".other.lock", ".s.lock"]
-    sweep_locks(tmp_path / "s")
-    assert names_in(tmp_path) == [".other.lock"]
 
 
 def test_writer_lock__that_cannot_be_made_names_the_store_not_the_hidden_file(tmp_path):

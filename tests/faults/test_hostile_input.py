@@ -179,14 +179,12 @@ def test_table__files_are_of_the_kind_of_files(tmp_path, kind, suffix):
 @pytest.mark.parametrize("kind", ["a pipe", "a device", "a folder"])
 def test_resume__something_else_in_the_place_of_a_snapshot_or_block(tmp_path, kind):
     snapshots, blocks = Snapshots(tmp_path, {"a": 1}), FileBlocks(tmp_path, 2)
-    for number in range(2):
-        snapshots.save({"x": np.ones(number)}, {"pass": number})
+    snapshots.save({"x": np.ones(1)}, {"pass": 1})
     replace_by(tmp_path / "snapshot.npz", kind)
-    assert snapshots.load().facts == {"pass": 0}
+    assert kind in refused(snapshots.load, CorruptStoreError)
     block = Block(0, 0, 3)
     blocks.write(0, block, np.ones((3, 2), np.float32))
     replace_by(tmp_path / "generation-0/block-0", kind)
-    assert kind in blocks.fault(0, block)
     assert kind in refused(lambda: blocks.read(0, block), CorruptStoreError)
     if kind == "a folder":
         refused(lambda: blocks.write(0, block, np.ones((3, 2), np.float32)), StoreError)

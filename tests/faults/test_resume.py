@@ -16,8 +16,7 @@ from click.testing import CliRunner
 from bigcons import IVC, METHODS, PCC, Consensus, Ensemble, PairTable
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
-from bigcons.disk.checkpoint import FileBlocks, Snapshots
-from bigcons.disk.places import lock_path
+from bigcons.disk.checkpoint import Snapshots
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreLockedError
 from bigcons.memory import Block
 from bigcons.run.engine import SerialEngine
@@ -134,46 +133,12 @@ def spoil(file):
     file.write_bytes(content)
 
 
-@pytest.mark.parametrize("lost", ["block", "snapshot", "missing snapshot"])
-def test_resume__a_damaged_pass_is_repeated_from_the_one_before(stored, undisturbed, tmp_path, caplog, lost):
-    out, partial = tmp_path / "consensus.zarr", tmp_path / "consensus.zarr.partial"
-    stop_before(5, stored, out)
-    assert [passes_of(partial), passes_of(partial, "snapshot-before.npz")] == [3, 2]
-    {
-        "block": lambda: spoil(partial / "generation-3" / "block-2"),
-        "snapshot": lambda: spoil(partial / "snapshot.npz"),
-        "missing snapshot": (partial / "snapshot.npz").unlink,
-    }[lost]()
-    model = PCC(**PARAMETERS).fit(stored, out=out)
-    assert bits(model) == bits(undisturbed)
-    assert [r.getMessage() for r in caplog.records if "going on" in r.getMessage()] == [
-        f"The last pass in {partial} is damaged: going on from the one before, after 2 passes"
-    ]
-    assert not partial.exists()
-
-
-def test_resume__a_damaged_block_is_noticed(stored, tmp_path):
-    """Of the last two passes, from which a run could go on."""
-    out = tmp_path / "consensus.zarr"
-    stop_before(3, stored, out)
-    for generation in (0, 1):
-        spoil(tmp_path / f"consensus.zarr.partial/generation-{generation}/block-0")
-    with pytest.raises(CorruptStoreError, match=r"block-0 is damaged, .* so that the finished passes"):
-        PCC(**PARAMETERS).fit(stored, out=out)
-
-
-@pytest.mark.parametrize("large", [np.inf, 1e38])
-def test_resume__a_forged_block_that_is_not_finite_is_refused(stored, tmp_path, large):
-    """Seals are checksums, which others can compute; memberships of NaN would end anywhere."""
+@pytest.mark.parametrize("lost", ["generation-1/block-0", "snapshot.npz"])
+def test_resume__a_damaged_block_or_snapshot_is_noticed(stored, tmp_path, lost):
     out, partial = tmp_path / "consensus.zarr", tmp_path / "consensus.zarr.partial"
     stop_before(3, stored, out)
-    arrays = FileBlocks(
-        partial, 5, run=Snapshots(partial, Snapshots(partial, {}).fingerprint_kept() or {}).run
-    )
-    block = Block(1, 1024, 2048)
-    for generation, value in ((0, np.nan), (1, large)):
-        arrays.write(generation, block, np.full((1024, 5), value))
-    with pytest.raises(CorruptStoreError, match="not finite"):
+    spoil(partial / lost)
+    with pytest.raises(CorruptStoreError, match=f"{lost} is damaged, .*; start over with overwrite=True"):
         PCC(**PARAMETERS).fit(stored, out=out)
 
 
@@ -220,7 +185,7 @@ def test_fit__finds_the_result_of_a_finished_run(stored, tmp_path, method, caplo
     for other, labels, named in (
         ({"n_clusters": 4}, stored, "n_clusters=5, not 4"),
         ({"random_state": 3}, stored, "seed="),
-        ({}, Ensemble.open(stored).read(0, 4000), r"other labels \(5000 x 30, not 4000 x 30\)"),
+        ({}, Ensemble.open(stored).read(0, 4000), "other labels"),
     ):
         with pytest.raises(StoreExistsError, match=named) as refusal:
             METHODS[method](**{**asked, **other}).fit(labels, out=out)
@@ -237,10 +202,6 @@ def test_fit__clears_what_a_run_left_that_was_killed_after_its_commit(stored, tm
     PCC(**PARAMETERS).fit(stored, out=out)
     shutil.copytree(tmp_path / "kept", partial)
     (tmp_path / ".consensus.zarr.partial.lock").write_text("999999")
-    PCC(**PARAMETERS).fit(stored, out=out)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["consensus.zarr", "kept"]
-    for lock in (lock_path(out), lock_path(partial)):  # killed between removing the folder and its lock
-        lock.write_text("999999")
     PCC(**PARAMETERS).fit(stored, out=out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["consensus.zarr", "kept"]
     Snapshots(partial, {"of": "another"}).save({}, {})
