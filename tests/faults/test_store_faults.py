@@ -161,7 +161,7 @@ def test_write__on_a_full_disk_leaves_the_old_store(store, monkeypatch, action, 
         "append_partitions": lambda: ensemble.append_partitions(Ensemble.from_labels(LABELS)),
         "save": lambda: ensemble.save(store, overwrite=True),
     }[action]
-    with pytest.raises(StoreError, match="Writing .* failed: (No space left|Disk quota)"):
+    with pytest.raises(StoreError, match=r"Writing .* failed: (No space left|Disk quota)"):
         write()
     monkeypatch.undo()
     assert names_in(store) == ["labels", "zarr.json"]
