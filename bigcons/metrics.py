@@ -1102,7 +1102,7 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
         what=f"counts of {K:,} clusters by {len(names):,} columns",
     )  # fmt: skip
     profiled = [
-        _Column(ColumnCode(name, NUMBER, missing=table.rule_of(c).more_words), c in table.categorical, K)
+        _Column(ColumnCode(name, NUMBER, missing=table.rule.more_words), c in table.categorical, K)
         for c, name in enumerate(names)
     ]
     start, n_labeled = 0, 0

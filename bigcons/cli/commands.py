@@ -117,7 +117,7 @@ SCHEMES = ("mixed", "landmarks", "kmeans", "zipf", "feature-views", "object-view
 @command(
     argument("words", nargs=-1, type=PATH, metavar="FEATURES... [OPTIONS OF THE SCHEME]"),
     output_option("Store for the ensemble (.zarr or .parquet)."),
-    *(*CHOSEN, *READING, "log"),
+    *(*CHOSEN, *READING),
     option("--scheme", type=click.Choice(SCHEMES), default="mixed",
            help="half of the partitions by landmarks and half by k-means, of all objects; spectral "
            "clusterings on landmarks, which follow curved shapes; k-means on random samples; k-means on "
@@ -142,7 +142,7 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     from bigcons.generate.kmeans import GeneratorOptions, make_partitions
 
     name = {"zipf": "weighted_kmeans"}.get(scheme, scheme.replace("-", "_"))
-    function, reading = getattr(bc.generate, name), cli.taken(options, (*CHOSEN, *READING, "log"))
+    function, reading = getattr(bc.generate, name), cli.taken(options, (*CHOSEN, *READING))
     common = (*reading, "out", "overwrite", "resume", *options)
     parameters, of_all = (cli.parameters_of(f, without=common) for f in (function, make_partitions))
     parameters |= {name: of_all[name] for name in GeneratorOptions.__annotations__ if name in of_all}
@@ -167,7 +167,7 @@ def _open_features(paths: Sequence[str], reading: dict[str, Any]) -> Any:
     """Open the features, and say on standard error how those with names are encoded."""
     from bigcons.io.features import open_features
 
-    chosen = {name: reading[name] for name in (*CHOSEN, "log")}
+    chosen = {name: reading[name] for name in CHOSEN}
     data = open_features(_selected(paths, reading), **chosen)
     if data.encoding.is_named:
         click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
@@ -183,7 +183,7 @@ def _tell_constant(ensemble: Any) -> None:
 @command(
     argument("features", nargs=-1, required=True, type=TABLE),
     output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER"),
-    *(*CHOSEN, *READING, "log", "n_clusters", "method"),
+    *(*CHOSEN, *READING, "n_clusters", "method"),
     option("--n-partitions", type=click.IntRange(min=1), default=100, help="Number of partitions."),
     *("memory", "client", "random_state", "overwrite"),
 )
@@ -217,7 +217,7 @@ def run(
     from bigcons.run.survey import PlannedEnsemble
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
-    reading = cli.taken(options, (*CHOSEN, *READING, "log"))
+    reading = cli.taken(options, (*CHOSEN, *READING))
     model = bc.METHODS[method](_n_clusters_of(method, n_clusters), **options)
     data = _open_features(features, reading)
     is_made = not overwrite and is_store(ensemble_path)

@@ -231,23 +231,6 @@ class Literal(click.ParamType[Any]):
         return value.split(",") if self.is_list and "," in value else value
 
 
-def _missing(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Any:
-    """Parse the labels that are missing, of all columns or, after NAME=, of one."""
-    by_column: dict[str, list[str]] = {}
-    for text in given:
-        column = ""
-        for value in name_list(text) or [""]:
-            name, is_named, rest = value.partition("=")
-            column, value = (name, rest) if is_named else (column, value)
-            by_column.setdefault(column, []).extend([value] if value else [])
-    if "" in by_column and len(by_column) > 1:
-        raise click.BadParameter(
-            f"{', '.join(given)} mixes what is missing in all columns, as VALUE,..., with what is so in one, "
-            "as NAME=VALUE,...; give one kind. NA and empty cells are missing in any case."
-        )
-    return by_column.get("", by_column) if given else None
-
-
 # The options
 
 
@@ -273,14 +256,12 @@ SHARED = {
                      "has names of columns.  [default: if that is clear]"),
     "decimal": option("--decimal", type=click.Choice([".", ","]),
                       help="What stands before the fractions of numbers in text.  [default: a point]"),
-    "missing": option("--missing", multiple=True, callback=_missing, metavar="[NAME=]VALUE,...",
-                      help="What is missing, in all columns or in one: text in addition to the default, "
-                      "numbers, of labels, in place of the negative ones; '' counts only empty cells.  "
+    "missing": option("--missing", type=name_list, metavar="VALUE,...",
+                      help="What is missing: text in addition to the default, numbers, of labels, in place "
+                      "of the negative ones; '' counts only empty cells.  "
                       "[default: empty cells, NA and the like, negative labels]"),
     "categorical": option("--categorical", type=name_list, metavar="NAME,...",
                           help="Columns whose numbers are categories, such as zip codes."),
-    "log": option("--log", type=name_list, metavar="NAME,...",
-                  help="Columns of numbers with heavy tails, x, which become sign(x) log(1 + |x|)."),
     "n_clusters": option("-k", "--n-clusters", type=Literal(1), metavar="K|auto",
                          help="Maximum number of clusters. auto: the method chooses it, tree and most others "
                          "from the labels, eac by lifetime. -m supra also takes LOW:HIGH."),

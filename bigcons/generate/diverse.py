@@ -41,7 +41,6 @@ def diverse(
     id: Column | None = None,
     columns: Columns | None = None,
     drop: Columns | None = None,
-    log: Columns | None = None,
     standardize: bool = True,
     memory: int | float | str | None = None,
     random_state: SeedLike = None,
@@ -67,7 +66,7 @@ def diverse(
         self-organizing map, "som", and "hypergraph", a balanced cut of the hypergraph of features;
 
         and "random", their baseline of random labels.
-    id, columns, drop, log
+    id, columns, drop
         As in `kmeans`.
     standardize
         Scale every column to mean 0 and variance 1; otherwise columns are unchanged. Constant columns
@@ -107,7 +106,7 @@ def diverse(
     check_flag("standardize", standardize)
     budget = beside_processes(memory, PROCESS_BYTES)
     seed, numbers = resolve_seed(random_state), range(low, high + 1)
-    data = open_features(features, id=id, columns=columns, drop=drop, log=log)
+    data = open_features(features, id=id, columns=columns, drop=drop)
     if high >= data.n_objects:
         raise InvalidInputError(
             f"n_clusters={high} but there are {data.n_objects:,} objects; use fewer clusters than objects."

@@ -48,7 +48,6 @@ class GeneratorOptions(TypedDict, total=False):
     id: Column | None
     columns: Columns | None
     drop: Columns | None
-    log: Columns | None
     out: str | os.PathLike[str] | None
     standardize: bool
     train: int | str
@@ -72,7 +71,7 @@ def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[Genera
     n_partitions
         Number of partitions.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
+        ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     No label is missing. Of fewer than 30 objects, partitions have at most as many clusters. Errors and memory
@@ -111,7 +110,7 @@ def landmarks(
         Number of clusters, or an inclusive range (low, high) to draw it from uniformly. Partitions have at
         most as many clusters as there are landmarks, one for three objects.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
+        ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`; ``train`` is the sample of
         which the graphs are made.
 
@@ -177,8 +176,6 @@ def kmeans(
         Column that identifies the objects; it is no feature, and stays with the ensemble and its consensus.
     columns, drop
         The columns to use, or to leave out; see `bigcons.select`.
-    log
-        Columns of numbers with heavy tails, of which ``sign(x) log(1 + |x|)`` is taken.
     out
         Path of the store to write; if None, the ensemble is in memory.
     standardize
@@ -266,7 +263,7 @@ def weighted_kmeans(
     largest_weight
         Number of possible weights (T); the default is ours, too.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
+        ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     Constant columns are dropped and have no weights. Errors, memory and cost are those of `kmeans`.
@@ -322,7 +319,7 @@ def feature_views(
     n_init
         As in `kmeans`.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
+        ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     No label is missing. Errors, memory and cost are those of `kmeans` with ``n_features`` features,
@@ -369,7 +366,7 @@ def object_views(
     n_init
         As in `kmeans`.
     **options
-        ``id``, ``columns``, ``drop``, ``log``, ``out``, ``standardize``, ``train``, ``memory``,
+        ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     Objects are shuffled and dealt within strata of the data (see `Subset`), and k-means replaces the
@@ -399,7 +396,6 @@ def make_partitions(
     id: Column | None = None,
     columns: Columns | None = None,
     drop: Columns | None = None,
-    log: Columns | None = None,
     out: str | os.PathLike[str] | None = None,
     standardize: bool = True,
     train: int | str = "auto",
@@ -434,7 +430,7 @@ def make_partitions(
             stack.enter_context(logging_how_to_resume(out, overwrite))
         engine = stack.enter_context(open_engine(client))
         _log.info("%s runs on the engine %r (workers: %d)", scheme.name, engine.name, engine.n_workers)
-        data = open_features(features, id=id, columns=columns, drop=drop, log=log)
+        data = open_features(features, id=id, columns=columns, drop=drop)
         _log.info("%s has %s", data.where, data.encoding.summary())
         scheme = replace(scheme, seed=seed).of_objects(data.n_objects, data.chunk_rows)
         most = scheme.ranges[0][1]

@@ -9,13 +9,8 @@ from __future__ import annotations
 import copy
 import json
 import math
-import mmap
-import pickle
 import re
-import shutil
 import sys
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,10 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.disk.places import make_temporary_folder
-from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidInputError, first_line
-from bigcons.io.columns import DEFAULT_RULE, INDEX, MissingRule, rule_of_values
+from bigcons.io.columns import DEFAULT_RULE, INDEX, NONE_MISSING, MissingRule
 from bigcons.validation import is_names
 
 if TYPE_CHECKING:
@@ -78,8 +71,8 @@ class Source:
         The names of its rows, and whether they are the ids unless others are chosen.
     ids
         What identifies the rows, if that is known.
-    rules
-        Which labels are missing, by column; None for the default.
+    rule
+        Which labels are missing.
     categorical
         Positions of the features whose numbers are categories.
     is_given, may_be_other
@@ -103,7 +96,7 @@ class Source:
     index: Source | None = None
     is_named: bool = False
     ids: Ids | None = None
-    rules: Sequence[MissingRule] | None = None
+    rule: MissingRule = DEFAULT_RULE
     categorical: frozenset[int] = frozenset()
     is_given: bool = False
     may_be_other: bool = False
@@ -180,15 +173,10 @@ class Source:
         made.positions = [self.positions[c] for c in columns]
         made.n_columns = len(columns)
         made.names = None if self.names is None else [self.names[c] for c in columns]
-        made.rules = None if self.rules is None else [self.rules[c] for c in columns]
         made.categorical = frozenset(at for at, c in enumerate(columns) if c in self.categorical)
         made.text = None if self.text is None else self.text.selected(columns)
         made.n_read = self.n_read if self.dtype is not None else len(columns)
         return made
-
-    def rule_of(self, position: int) -> MissingRule:
-        """Return which labels of a column are missing."""
-        return DEFAULT_RULE if self.rules is None else self.rules[position]
 
     def column_types(self) -> list[pa.DataType] | None:
         """Return the Arrow types of the columns; None for arrays."""
@@ -259,8 +247,6 @@ def check_matrix(shape: Sequence[float], where: str) -> None:
 
 def array_source(array: Any, where: str) -> Source:
     """Return any matrix that can be sliced by rows: numpy, a memory map, Zarr, HDF5, or sparse of SciPy."""
-    if getattr(array.dtype, "names", None):
-        raise InvalidInputError(f"{where} is a structured array; pass pandas.DataFrame(x).")
     check_matrix(array.shape, where)
     dtype, chunks, sparse = np.dtype(array.dtype), getattr(array, "chunks", None), is_sparse(array)
     column_bytes = (3.0 if chunks else 2.0) * dtype.itemsize  # as decoded, as read, as columns
@@ -282,23 +268,9 @@ def array_source(array: Any, where: str) -> Source:
 
     least_rows = chunks[0] if chunks else 1
     load = sliced(read, least_rows)
-    pages: Any = getattr(array, "_mmap", None)
-    if getattr(array, "mode", "") in ("r", "r+") and hasattr(pages, "madvise"):
-        load = _releasing(load, pages)
     source = Source(where, None, array.shape[1], [int(array.shape[0])], load, column_bytes)
     source.dtype, source.least_rows, source.is_sparse = dtype, least_rows, sparse
     return source
-
-
-def _releasing(load: Load, pages: mmap.mmap) -> Load:
-    """Return how to load a memory map whose pages, which count as memory of this process, are released."""
-
-    def released(*given: Any) -> Iterator[tuple[int, Rows]]:
-        for batch in load(*given):
-            yield batch
-            pages.madvise(mmap.MADV_DONTNEED)
-
-    return released
 
 
 def is_sparse(x: Any) -> bool:
@@ -310,14 +282,8 @@ def rows_source(rows: Sequence[Any], role: str) -> Source:
     """Return the source of a list of rows of equal length."""
     remedy = "pass a list of values, one per column, for each object, None where one is missing"
     with _converted(f"{role} is a list, but no matrix", remedy):
-        if any(isinstance(row, (str, set, frozenset)) for row in rows):
-            raise TypeError("an entry is text or a set")
-        matrix = np.empty((len(rows), len(rows[0]) if rows else 0), dtype=object)  # numbers and text stay so
-        for number, row in enumerate(rows):
-            if len(row) != matrix.shape[1]:
-                raise ValueError(f"row {number} has {len(row)} value(s) but row 0 has {matrix.shape[1]}")
-            matrix[number] = row
-    return array_source(np.asarray(rows) if role == "features" and matrix.size else matrix, role)
+        matrix = np.asarray(rows, None if role == "features" else object)  # numbers and text stay so
+    return array_source(matrix, role)
 
 
 # Columns in memory, and ensembles
@@ -334,36 +300,28 @@ def columns_source(
 def ensemble_source(ensemble: Any, where: str) -> Source:
     """Return an ensemble as a source of its original label values.
 
-    Of soft clusterings, labels are the largest memberships, -1 where these are missing.
+    Of soft clusterings, labels are the largest memberships. What is missing is masked.
     """
-    values = [None] * ensemble.n_partitions if ensemble.is_soft else ensemble.categories
 
     def read(start: int, stop: int, columns: Sequence[int]) -> Rows:
         rows = ensemble.read(start, stop)
         if ensemble.is_soft:
             parts = [rows[:, ensemble.offsets[u] : ensemble.offsets[u + 1]] for u in columns]
-            return [np.where(part.any(axis=1), part.argmax(axis=1), MISSING) for part in parts]
-        codes = np.ascontiguousarray(rows.T)
+            return [np.ma.masked_array(part.argmax(axis=1), ~part.any(axis=1)) for part in parts]
+        codes, values = np.ascontiguousarray(rows.T), ensemble.categories
         return [values_of(codes[c], values[c]) for c in columns]
 
     column_bytes = 8.0 + (2.0 * ensemble.row_bytes / ensemble.n_partitions if ensemble.is_soft else 0.0)
     load = sliced(read, 1 if ensemble.is_soft else ensemble.chunk_rows)
     lengths = [ensemble.n_objects]
     source = Source(where, ensemble.names, ensemble.n_partitions, lengths, load, column_bytes)
-    source.ids, source.rules = ensemble.id_column, [rule_of_values(known) for known in values]
+    source.ids, source.rule = ensemble.id_column, NONE_MISSING
     return source
 
 
 def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
-    """Return the original values of codes; missing is None for text, -1 for numbers or, beside negative
-    ones, masked.
-    """
-    if values is None:
-        return codes
-    if values.dtype != object and values.min(initial=0) < 0:
-        return np.ma.masked_array(values[np.maximum(codes, 0)], codes < 0)
-    missing: Any = None if values.dtype == object else -1
-    return np.append(values, missing)[codes]
+    """Return the original values of codes, masked where they are missing."""
+    return np.ma.masked_array(codes if values is None else values[np.maximum(codes, 0)], codes < 0)
 
 
 # Tables of pandas and Arrow
@@ -382,11 +340,10 @@ def frame_source(frame: Any, where: str) -> Source:
 
     def types() -> Sequence[pa.DataType]:
         """Return the Arrow types; those of objects are inferred from the values."""
-        kinds: list[pa.DataType] = []
-        for c in range(frame.shape[1]):
-            series = frame.iloc[:, c]
-            with _converted(f"{where} has mixed types in {str(series.name)!r}"):
-                kinds += pa.Schema.from_pandas(series.to_frame(), preserve_index=False).types
+        kinds = []
+        for name, series in frame.items():
+            with _converted(f"{where} has mixed types in {str(name)!r}"):
+                kinds.append(pa.array(series, from_pandas=True).type)
         return kinds
 
     def read(start: int, stop: int, columns: Sequence[int]) -> Rows:
@@ -418,9 +375,7 @@ def arrow_source(x: Any, where: str) -> Source:
         table = pa.table(x)
     columns = list(table.columns)
     for c, kind in enumerate(table.schema.types):
-        if (
-            pa.types.is_dictionary(kind) and kind.value_type == pa.string_view()
-        ):  # which Arrow does not decode
+        if pa.types.is_dictionary(kind) and kind.value_type == pa.string_view():  # Arrow decodes none
             columns[c] = columns[c].cast(pa.dictionary(kind.index_type, pa.large_string()))
     load = sliced(lambda start, stop, places: [columns[c].slice(start, stop - start) for c in places])
     source = Source(where, table.column_names, table.num_columns, [table.num_rows], load)
@@ -448,7 +403,7 @@ def pandas_index(schema: pa.Schema) -> int | None:
 
 
 def dask_source(collection: Any, where: str) -> Source:
-    """Return a dask array or dataframe, of which a part at a time is computed: some rows, or a partition.
+    """Return a dask array or dataframe, of which each pass computes a part at a time: rows, or a partition.
 
     The number of rows may be unknown.
     """
@@ -461,19 +416,17 @@ def dask_source(collection: Any, where: str) -> Source:
     lengths: list[int | None]
     if is_array:
         check_matrix(collection.shape, where)
-        width, names = collection.shape[1], None
+        width, names, parts = collection.shape[1], None, collection.blocks
         lengths = [None if math.isnan(rows) else int(rows) for rows in collection.chunks[0]]
-        parts = _Parts(lambda part: collection.blocks[part], len(lengths))
     else:
         # optimized as a whole: fused partitions have no graphs of their own
-        delayed = collection.to_delayed()
-        width, names, lengths = len(collection.columns), collection.columns, [None] * len(delayed)
-        parts = _Parts(delayed.__getitem__, len(lengths))
+        width, names, parts = len(collection.columns), collection.columns, collection.to_delayed()
+        lengths = [None] * len(parts)
 
     def load(
         part: int, rows: int, columns: Sequence[int], *_: int, of_index: bool = False
     ) -> Iterator[tuple[int, Rows]]:
-        computed = parts.read(part)
+        computed = parts[part].compute()
         source = array_source(np.asanyarray(computed), where) if is_array else frame_source(computed, where)
         if source.n_columns != width:
             raise InvalidInputError(
@@ -496,49 +449,3 @@ def dask_source(collection: Any, where: str) -> Source:
     # other numbers are those that dask gives to rows
     made.is_named = index.name is not None or index.dtype.kind not in "iu"
     return made
-
-
-class _Parts:
-    """The parts of a dask collection, of which each is computed once and kept on the disk for later passes.
-
-    They are computed by the scheduler that is active; the workers of a client compute as many parts ahead as
-    they have threads.
-    """
-
-    def __init__(self, part: Callable[[int], Any], n_parts: int) -> None:
-        self._part, self._n_parts = part, n_parts
-        self._ahead: dict[int, Any] = {}
-        self._folder = make_temporary_folder()
-        self._kept: set[int] = set()
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-
-    def read(self, part: int) -> Any:
-        """Return a part."""
-        path = self._folder / f"{part}.pickle"
-        if part in self._kept:
-            with path.open("rb") as file:
-                return pickle.load(file)  # noqa: S301 - of this process, in a folder of its user alone
-        computed = self._compute(part)
-        try:
-            with path.open("wb") as file:
-                pickle.dump(computed, file, protocol=5)
-        except OSError as error:
-            where = tempfile.gettempdir()
-            reason = f"{error.strerror}: what dask computes is kept in {where}; set TMPDIR to a larger disk"
-            raise OSError(error.errno, reason) from None
-        self._kept.add(part)
-        return computed
-
-    def _compute(self, part: int) -> Any:
-        from dask.base import get_scheduler
-
-        client, distributed = getattr(get_scheduler(), "__self__", None), sys.modules.get("distributed")
-        if distributed is not None and isinstance(client, distributed.Client):
-            try:
-                distributed.get_worker()  # within a task, whose thread is not to wait for others
-            except ValueError:
-                last = min(part + max(sum(client.nthreads().values()), 1), self._n_parts - 1)
-                new = [p for p in range(part, last + 1) if p not in self._kept and p not in self._ahead]
-                self._ahead |= zip(new, client.compute([self._part(p) for p in new]), strict=True)
-                return self._ahead.pop(part).result()
-        return self._part(part).compute()

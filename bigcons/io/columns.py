@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,11 +42,6 @@ class Selection:
     decimal: str | None = None
     categorical: Columns | None = None
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What is missing in any column, besides what is so by default."""
-        return () if isinstance(self.missing, Mapping) else missing_rule(self.missing).more_words
-
 
 def select(
     source: Any,
@@ -80,8 +75,8 @@ def select(
     drop : default=None
         Columns to leave out; "index" leaves out the names of rows.
     missing : default=None
-        Which labels or features are missing, besides empty text, NaN, None and masked entries: a value, a
-        list, or a mapping from columns to these. Text is missing in addition to the words that pandas reads
+        Which labels or features are missing, besides empty text, NaN, None and masked entries: a value, or a
+        list. Text is missing in addition to the words that pandas reads
         as missing (NA, null, ...); of labels, numbers are so in place of the negative ones, and ``[]`` is
         nothing else. By default, the words and, of labels, negative numbers. Blanks around text do not count.
     header : default=None
@@ -157,13 +152,8 @@ def choose(source: Source, choice: Selection, *, with_ids: bool = True) -> Sourc
     chosen = source.selected(positions)
     named = {position for column in listed(choice.categorical) for position in positions_of(source, column)}
     chosen.categorical |= {place for place, position in enumerate(positions) if position in named}
-    if isinstance(choice.missing, Mapping):
-        rules = [DEFAULT_RULE] * source.n_columns
-        for column, values in choice.missing.items():
-            rules[positions_of(source, column, may_be_pattern=False)[0]] = missing_rule(values)
-        chosen.rules = [rules[position] for position in positions]
-    elif choice.missing is not None:
-        chosen.rules = [missing_rule(choice.missing)] * len(positions)
+    if choice.missing is not None:
+        chosen.rule = missing_rule(choice.missing)
     if rows is not None:
         chosen.ids = scan_ids(rows, rows.names[0] if rows.names else "id", is_index=rows is source.index)
     return chosen
@@ -265,12 +255,6 @@ def missing_rule(values: Any) -> MissingRule:
         return NONE_MISSING
     numbers = {int(number) for number in map(number_of, texts) if number is not None and number % 1 == 0}
     return MissingRule(DEFAULT_RULE.words | texts, frozenset(numbers) or None)
-
-
-def rule_of_values(values: np.ndarray | None) -> MissingRule:
-    """Return the rule for labels of a partition of an ensemble that are given back as these values."""
-    is_default = values is None or (values.dtype != object and values.min(initial=0) >= 0)
-    return DEFAULT_RULE if is_default else NONE_MISSING
 
 
 def number_of(text: str) -> int | float | None:

@@ -260,7 +260,7 @@ def scan_labels(
     MemoryBudgetError if the distinct labels take more than ``values_budget`` bytes.
     """
     encodings = [
-        Encoding(name, values, source.rule_of(u), is_text=source.is_text)
+        Encoding(name, values, source.rule, is_text=source.is_text)
         for u, (name, values) in enumerate(zip(names, known or [None] * source.n_columns, strict=True))
     ]
     n_objects = 0

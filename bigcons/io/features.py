@@ -34,9 +34,7 @@ from bigcons.io.columns import (
     Column,
     Columns,
     given_for,
-    listed,
     loose_number,
-    positions_of,
     select,
 )
 from bigcons.io.factorize import rechunk
@@ -63,8 +61,6 @@ class ColumnCode(NamedTuple):
     """The values of a category, ascending."""
     may_miss: bool = False
     """Whether text has a column for what is missing; of numbers, see `Scaling`."""
-    logged: bool = False
-    """Whether numbers are taken as ``sign(x) log(1 + |x|)``."""
     missing: tuple[str, ...] = ()
     """What is missing besides what is so by default, as text."""
 
@@ -77,7 +73,7 @@ class ColumnCode(NamedTuple):
     def names(self) -> list[str]:
         """Names of these columns."""
         if self.kind not in _TEXTS:
-            return [f"log {self.name}" if self.logged else self.name]
+            return [self.name]
         levels = [f"#{b}" for b in range(LEVELS)] if self.kind == HASHED else self.levels
         return [f"{self.name}={level}" for level in levels] + [f"{self.name} is missing"] * self.may_miss
 
@@ -237,8 +233,7 @@ class FeatureEncoding:
                 codes = codes_of(column, code, where)
                 values[:, start : start + code.width] = codes[:, None] == np.arange(code.width)
             else:
-                numbers = numbers_of(column, code, where)
-                values[:, start] = np.sign(numbers) * np.log1p(np.abs(numbers)) if code.logged else numbers
+                values[:, start] = numbers_of(column, code, where)
         return values
 
     def to_dict(self) -> dict[str, Any]:
@@ -396,7 +391,6 @@ def open_features(
     id: Column | None = None,
     columns: Columns | None = None,
     drop: Columns | None = None,
-    log: Columns | None = None,
 ) -> Features:
     """Open a feature matrix for reading by rows.
 
@@ -410,9 +404,6 @@ def open_features(
         or a list of paths. The same rules apply to labels.
     id, columns, drop
         The column that identifies the objects, and those that are features: see `bigcons.select`.
-    log
-        Columns of numbers with heavy tails, to be taken as ``sign(x) log(1 + |x|)``; names, patterns or
-        positions.
 
     Numbers and booleans are used unchanged, dates as days; columns of text are one-hot, or hashed if they
     have many values: see `FeatureEncoding`. Text with values of digits and no letters may be numbers, dates
@@ -436,9 +427,8 @@ def open_features(
             f"{source} is a store of bigcons, not features; pass the features of the objects."
         )
     chosen = select(source, id=id, columns=columns, drop=drop)
-    options = {name: value for name, value in {"log": log, **given_for(chosen)}.items() if value is not None}
-    plain = {name: str(v.tolist() if hasattr(v, "tolist") else v) for name, v in options.items()}
-    return Features(open_source(chosen, "features"), log=log, options=plain)
+    plain = {name: str(v.tolist() if hasattr(v, "tolist") else v) for name, v in given_for(chosen).items()}
+    return Features(open_source(chosen, "features"), options=plain)
 
 
 def encoded_features(source: object, encoding: FeatureEncoding, id: Column | None = None) -> Features:
@@ -472,14 +462,13 @@ class Features:
     ids
         What identifies the objects, if that is known.
     options
-        How it was chosen and read, as far as that was given: parameters of `select`, and ``log``, as text.
+        How it was chosen and read, as far as that was given: parameters of `select`, as text.
     """
 
     def __init__(
         self,
         table: Source,
         *,
-        log: Columns | None = None,
         options: Mapping[str, str] | None = None,
         encoding: FeatureEncoding | None = None,
     ) -> None:
@@ -489,7 +478,7 @@ class Features:
         self.ids: Ids | None = table.ids
         self.is_sparse: bool = table.is_sparse
         if encoding is None:
-            codes = self._codes(log)
+            codes = self._codes()
             if table.dtype is None and "columns" not in self.options:
                 self._refuse_ids(codes)
             id_name = None if table.ids is None or table.ids.facts.is_index else table.ids.facts.name
@@ -509,7 +498,7 @@ class Features:
         exact = table.dtype is not None and np.can_cast(table.dtype, np.float32)
         self.dtype: np.dtype = np.dtype(np.float32 if exact else np.float64)
 
-    def _codes(self, log: Columns | None) -> list[ColumnCode]:
+    def _codes(self) -> list[ColumnCode]:
         """Return what the columns become, those of text after a pass over them."""
         table = self._table
         names = table.names or [f"f{c}" for c in range(table.n_columns)]
@@ -526,7 +515,7 @@ class Features:
                 "them out (drop=, --drop), or convert them to numbers, dates or text, lists to columns."
             )
         codes = [
-            ColumnCode(name, kind or NUMBER, missing=table.rule_of(c).more_words)
+            ColumnCode(name, kind or NUMBER, missing=table.rule.more_words)
             for c, (name, kind) in enumerate(zip(names, kinds, strict=True))
         ]
         for c in table.categorical:
@@ -562,11 +551,6 @@ class Features:
             kind = HASHED if len(words) > LEVELS else CATEGORY if words else NUMBER
             kept = tuple(sorted(words)) if kind == CATEGORY else ()
             codes[c] = codes[c]._replace(kind=kind, levels=kept, may_miss=bool(words) and c in with_gaps)
-        for c in sorted({c for column in listed(log) for c in positions_of(table, column)}):
-            if codes[c].kind != NUMBER:
-                what = f"log names column {names[c]!r} of {self.where}, a {codes[c].kind}"
-                raise InvalidInputError(f"{what}; name columns of numbers.")
-            codes[c] = codes[c]._replace(logged=True)
         return codes
 
     def _refuse_ids(self, codes: Sequence[ColumnCode]) -> None:

@@ -30,7 +30,7 @@ from bigcons.errors import (
     shown,
 )
 from bigcons.io.batches import Rows, Source, array_source, count_rows, pandas_index, sliced, with_index
-from bigcons.io.columns import MISSING_WORDS, Selection, loose_number, source_of
+from bigcons.io.columns import MISSING_WORDS, Selection, loose_number, missing_rule, source_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -315,7 +315,7 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
     places = [str(c) for c in range(width)]
 
     def open_text(types: Sequence[pa.DataType], columns: Sequence[int], *, as_text: bool) -> Any:
-        missing = [*MISSING_WORDS, *how.words]
+        missing = [*MISSING_WORDS, *missing_rule(how.missing).more_words]
         if as_text:  # an empty line of a single column may be an object without a value
             missing = [""] if width == 1 else []
         return arrow.open_csv(

@@ -27,8 +27,6 @@ class IdFacts(NamedTuple):
     """What is known of ids besides their values."""
 
     name: str
-    type: str
-    """Arrow type of the column that they come from, and in which they are given back."""
     is_index: bool
     """Whether they are the index of a data frame."""
     dtype: str
@@ -47,18 +45,18 @@ class IdFacts(NamedTuple):
 class Ids:
     """The ids of ``n_objects`` rows, an Arrow array of int64, uint64 or large_string."""
 
-    def __init__(self, values: Any, name: str, came_as: str, is_index: bool = False) -> None:
+    def __init__(self, values: Any, name: str, is_index: bool = False) -> None:
         ends, text = parts_of(values)
         digest = f"{zlib.crc32(ends.data):08x}{zlib.crc32(text.data):08x}"
         n_bytes = len(text) or 8 * len(values)
         self.values: Any = values
         self.n_objects: int = len(values)
         self.held_bytes: int = values.nbytes
-        self.facts: IdFacts = IdFacts(name, came_as, is_index, _kind_of(values), n_bytes, digest)
+        self.facts: IdFacts = IdFacts(name, is_index, _kind_of(values), n_bytes, digest)
 
     def others(self, values: Any) -> Ids:
-        """Return the ids of other objects, in a column of the same name and type."""
-        return Ids(values, self.facts.name, self.facts.type, self.facts.is_index)
+        """Return the ids of other objects, in a column of the same name."""
+        return Ids(values, self.facts.name, self.facts.is_index)
 
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Any]:
         """Yield the ids in order, exactly ``rows`` at a time but the last."""
@@ -76,14 +74,10 @@ class Ids:
 
     @property
     def type(self) -> pa.DataType:
-        """Arrow type that they came in."""
+        """Their Arrow type."""
         import pyarrow as pa
 
-        return pa.type_for_alias(self.facts.type)
-
-    def as_they_came(self, ids: Any) -> Any:
-        """Return ids as an array of the type they came in."""
-        return ids.cast(self.type)
+        return pa.large_string() if self.facts.dtype == TEXT else pa.type_for_alias(self.facts.dtype)
 
 
 def parts_of(ids: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -111,13 +105,12 @@ def scan_ids(source: Source, name: str, *, is_index: bool = False) -> Ids:
     front; else text, as it is in the file.
     """
     parts: list[Any] = []
-    kind, n_objects = "", 0
+    n_objects = 0
     try:
         for rows in source.batches(BLOCK_ROWS):
             raw = rows[0] if isinstance(rows, list) else rows[:, 0]
             if len(raw):
                 parts.append(canonical(raw, name, source.where, n_objects))
-                kind = kind or _type_of(raw, parts[0])
                 n_objects += len(raw)
         values = joined_ids(parts, name, source.where, is_text=source.is_text)
         refuse_repeated_ids(values, name, source.where)
@@ -130,7 +123,7 @@ def scan_ids(source: Source, name: str, *, is_index: bool = False) -> Ids:
             column=error.column,
             row=error.row,
         ) from None
-    return Ids(values, name, _type_of(values, values) if source.is_text else kind, is_index)
+    return Ids(values, name, is_index)
 
 
 def canonical(raw: Any, name: str, where: str, first: int = 0) -> Any:
@@ -181,20 +174,6 @@ def _kind_of(ids: Any) -> str:
     return TEXT if ids.type == "large_string" else str(ids.type)
 
 
-def _type_of(raw: Any, ids: Any) -> str:
-    """Return the Arrow type of a column, of what is encoded by a dictionary that of the values."""
-    import pyarrow as pa
-
-    kind = getattr(raw, "type", None)
-    if kind is None and raw.dtype.kind in "iu":
-        kind = pa.from_numpy_dtype(raw.dtype)
-    if kind is not None and pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if kind is None or kind in (pa.binary(), pa.large_binary()):
-        kind = pa.string() if _kind_of(ids) == TEXT else ids.type
-    return str(kind)
-
-
 def plain_arrow(raw: Any) -> Any:
     """Return a column of any type as one Arrow array without dictionary, its text as large_string.
 
@@ -204,11 +183,7 @@ def plain_arrow(raw: Any) -> Any:
 
     try:
         if isinstance(raw, np.ndarray):
-            mask = np.ma.getmaskarray(raw) if isinstance(raw, np.ma.MaskedArray) else None
-            values = np.asarray(raw.data if mask is not None else raw)
-            raw = pa.array(
-                values.astype(object) if values.dtype.kind == "T" else values, mask=mask, from_pandas=True
-            )
+            raw = pa.array(raw, from_pandas=True)
         if isinstance(raw, pa.ChunkedArray):
             raw = raw.combine_chunks()
         if pa.types.is_dictionary(raw.type):

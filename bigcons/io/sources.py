@@ -6,7 +6,6 @@ pandas, polars, dask, Arrow and AnnData are known by the module of their types, 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,9 @@ from bigcons.io.batches import (
     is_sparse,
     rows_source,
 )
-from bigcons.io.columns import Selection, choose, given_for, is_index
+from bigcons.io.columns import Selection, choose, is_index
 from bigcons.io.files import (
     KNOWN,
-    describe,
     file_of,
     is_list_of_paths,
     open_files,
@@ -45,7 +43,7 @@ def open_source(
 ) -> Source:
     """Return what a user holds as a source; ``role`` is "labels", "features", "memberships" or "pairs".
 
-    ``x`` is one of `KINDS`, or one of these after `select`. Of labels and features, paths may be URLs.
+    ``x`` is anything that `Ensemble.from_labels` takes, or that after `select`; paths may be URLs.
 
     ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are not read.
     ``usual_id`` is the name of the ids by default, where the source has such a column or index.
@@ -58,17 +56,8 @@ def open_source(
     are_paths = choice.sep is not None and isinstance(held, (list, tuple))  # of any suffix
     source = open_files([*map(file_of, held)], role, choice) if are_paths else _open(held, role, choice)
     is_ensemble = hasattr(held, "categories") and hasattr(held, "n_partitions")
-    is_table = role in ("labels", "features") and not is_ensemble and not source.is_sparse
-    for name, kind, fits in (  # options of reading that would change nothing
-        ("missing", "tables of labels or features", is_table),
-        ("categorical", "tables of features", is_table and role == "features"),
-        ("decimal", "features in files of text", role == "features" and source.of_text),
-        ("header", "files of text", source.of_text),
-        ("sep", "files of text", source.of_text),
-    ):
-        if name in given_for(x) and not fits:
-            what = "an ensemble" if is_ensemble else f"{role} in {describe(held)}"
-            raise InvalidInputError(f"{name}= is for {kind}, not {what}; leave it out.", parameter=name)
+    if is_ensemble and choice.missing is not None:
+        raise InvalidInputError("missing= is for tables, not an ensemble; leave it out.", parameter="missing")
     if role == "pairs":  # whose columns are chosen by name
         return source
     if role == "labels" and source.where == "obs" and choice.columns is None:
@@ -97,24 +86,44 @@ def as_table(x: Any) -> Any:
     """Return a vector ``(n_objects,)`` of any kind as a table of one column, and anything else unchanged."""
     if hasattr(x, "nlevels"):  # an index of pandas
         return index_frame(x, "ids")
-    if _is_column(x) and hasattr(x, "to_frame"):  # of pandas or polars
-        return x.to_frame()
     if _is_column(x):
         import pyarrow as pa
 
-        return pa.table({"label": x})
-    if isinstance(x, (list, tuple)) and all(
-        isinstance(value, str) or not hasattr(value, "__len__") for value in x
-    ):
+        return x.to_frame() if hasattr(x, "to_frame") else pa.table({"label": x})
+    if isinstance(x, (list, tuple)) and all(isinstance(v, str) or not hasattr(v, "__len__") for v in x):
         return np.array(x, object).reshape(-1, 1)
     return np.asanyarray(x).reshape(-1, 1) if len(getattr(x, "shape", ())) == 1 else x
 
 
 def _open(x: Any, role: str, how: Selection) -> Source:
-    for recognizes, opens in KINDS:
-        if recognizes(x):
-            return opens(x, role, how)
-    package, name = _package(x), type(x).__name__
+    """Open what is known by its type, or by what it offers."""
+    package, name = type(x).__module__.partition(".")[0], type(x).__name__
+    if isinstance(x, Source):
+        return x
+    if isinstance(x, (str, os.PathLike)):
+        is_anndata = os.fspath(x).lower().endswith(".h5ad")
+        return _open_h5ad(x, role, how) if is_anndata else open_path(x, role, how)
+    if is_list_of_paths(x):
+        return open_files([*map(file_of, x)], role, how)
+    if isinstance(x, (list, tuple)):
+        return rows_source(x, role)
+    if package in ("dask", "dask_expr"):
+        return dask_source(x, role)
+    if package == "anndata" and hasattr(x, "obs"):
+        return _open_anndata(x, role, how)
+    if package == "pandas" and hasattr(x, "columns"):
+        return frame_source(x, role)
+    if hasattr(x, "categories") and hasattr(x, "n_partitions") and role == "labels":
+        return ensemble_source(x, role)
+    if is_sparse(x) and role != "features":
+        raise InvalidInputError(
+            f"{role} is a sparse {name}; pass x.toarray(), with missing=[0] if what is not stored is missing."
+        )
+    if not _is_column(x):
+        if hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__"):
+            return arrow_source(x, role)
+        if is_sparse(x) or all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__")):
+            return array_source(x, role)
     kind = f"{package}.{name}" if package in ("pandas", "polars", "pyarrow") else name
     raise InvalidInputError(
         f"{role} of type {kind} cannot be read; pass a dense array, a list of rows, a pandas, polars or "
@@ -123,25 +132,10 @@ def _open(x: Any, role: str, how: Selection) -> Source:
     )
 
 
-def _package(x: Any) -> str:
-    return type(x).__module__.partition(".")[0]
-
-
-def _is_path(x: Any) -> bool:
-    return isinstance(x, (str, os.PathLike))
-
-
 def _is_column(x: Any) -> bool:
-    return type(x).__name__ == "Series" or (_package(x) == "pyarrow" and hasattr(x, "null_count"))
-
-
-def _open_array(x: Any, role: str, _: Selection) -> Source:
-    if is_sparse(x) and role != "features":
-        raise InvalidInputError(
-            f"{role} is a sparse {type(x).__name__}; pass x.toarray(), with missing=[0] if what is not "
-            "stored is missing."
-        )
-    return array_source(x, role)
+    return type(x).__name__ == "Series" or (
+        type(x).__module__.startswith("pyarrow") and hasattr(x, "null_count")
+    )
 
 
 def _open_anndata(x: Any, role: str, how: Selection) -> Source:
@@ -165,31 +159,3 @@ def _open_h5ad(path: Any, role: str, how: Selection) -> Source:
     check_file(Path(path))
     with reading(path, "AnnData"):
         return _open_anndata(anndata.read_h5ad(path, backed="r"), role, how)
-
-
-KINDS: list[tuple[Callable[[Any], bool], Callable[[Any, str, Selection], Source]]] = [
-    (lambda x: isinstance(x, Source), lambda x, *_: x),
-    (lambda x: _package(x) in ("dask", "dask_expr"), lambda x, role, _: dask_source(x, role)),
-    (lambda x: _is_path(x) and os.fspath(x).lower().endswith(".h5ad"), _open_h5ad),
-    (_is_path, open_path),
-    (is_list_of_paths, lambda x, role, how: open_files([*map(file_of, x)], role, how)),
-    (lambda x: isinstance(x, (list, tuple)), lambda x, role, _: rows_source(x, role)),
-    (lambda x: _package(x) == "anndata" and hasattr(x, "obs"), _open_anndata),
-    (lambda x: _package(x) == "pandas" and hasattr(x, "columns"), lambda x, role, _: frame_source(x, role)),
-    (
-        lambda x: not _is_column(x) and (hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__")),
-        lambda x, role, _: arrow_source(x, role),
-    ),
-    (
-        lambda x: hasattr(x, "categories") and hasattr(x, "n_partitions"),
-        lambda x, role, _: ensemble_source(x, role),
-    ),
-    (
-        lambda x: (
-            is_sparse(x)
-            or (all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__")) and not _is_column(x))
-        ),
-        _open_array,
-    ),
-]
-"""What a source may be, and what opens it, given how it is read. A new kind is a line here."""

@@ -526,7 +526,7 @@ class Ensemble(Objects):
         index, ids = None, self.id_column
         if ids is not None:
             name = None if ids.facts.name == INDEX else ids.facts.name
-            index = pd.Index(ids.as_they_came(ids.hold().values).to_pandas(), name=name)
+            index = pd.Index(ids.hold().values.to_pandas(), name=name)
         columns = {}
         for u, (name, known) in enumerate(zip(self.names, self.categories, strict=True)):
             values = pd.Index(np.arange(self.n_clusters[u]) if known is None else known)
@@ -737,9 +737,9 @@ def import_labels(
     ``id`` names the column that identifies the objects, which is stored with them, ``columns`` and ``drop``
     those that are partitions, ``missing`` and ``header`` how they are read: see `bigcons.select`.
     Reads the source twice, once to find the values and once to write them, in blocks that fit in ``memory``,
-    and holds ids in memory; a dask collection is computed once, chunk by chunk, and kept in the temporary
-    directory. An ensemble at ``out`` that the same call made of files that have not changed since is returned
-    as it is. Raises MemoryBudgetError if a chunk of the source or the distinct values do not fit.
+    and holds ids in memory. An ensemble at ``out`` that the same call made of files that have not changed
+    since is returned as it is. Raises MemoryBudgetError if a chunk of the source or the distinct values do
+    not fit.
     """
     how = {"missing": missing, "header": header}
     given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows, **how}

@@ -24,7 +24,7 @@ from bigcons.disk.schema import MISSING, arrays_of, chunk_columns
 from bigcons.errors import InvalidInputError
 from bigcons.io.factorize import Encoding, label_dtype
 from bigcons.io.files import footer_of
-from bigcons.io.ids import TEXT, Ids, canonical
+from bigcons.io.ids import Ids, canonical
 from bigcons.io.labels import observed
 from bigcons.memory import Block, row_blocks
 from bigcons.store.generator import Generator, StoredGenerator
@@ -267,8 +267,7 @@ class StoredRows:
                 ids = canonical(table.column(facts.name), facts.name, path, first)
             low = max(start - first, 0)
             parts.append(ids.slice(low, min(stop - first, chunk) - low))
-        kind = pa.large_string() if facts.dtype == TEXT else pa.type_for_alias(facts.dtype)
-        return pa.concat_arrays(parts) if parts else pa.array([], kind)
+        return pa.concat_arrays(parts) if parts else pa.array([], self.header.ids.type)  # type: ignore[union-attr]
 
     @contextmanager
     def _opened(self, number: int) -> Iterator[Any]:
@@ -458,8 +457,7 @@ class RowsWriter:
         header, path = self.header, local_path(str(self.folder / f"part-{number:05}.parquet"))
         columns = []
         if self._ids is not None:
-            ids = self._ids.values.slice(number * header.chunk_rows, len(block))
-            columns.append(self._ids.as_they_came(ids))
+            columns.append(self._ids.values.slice(number * header.chunk_rows, len(block)))
         for u, is_labeled in enumerate(observed(block, header.offsets).T if header.is_soft else ()):
             memberships = block[is_labeled, header.offsets[u] : header.offsets[u + 1]]
             ends = np.append(0, np.cumsum(is_labeled)) * memberships.shape[1]

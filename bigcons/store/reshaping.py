@@ -218,7 +218,7 @@ def read_long(
     ends = np.cumsum(np.bincount(of_partition, minlength=len(titles)))
     for name, rows in zip(titles, np.split(np.argsort(of_partition, kind="stable"), ends[:-1]), strict=True):
         given = votes[rows] if is_array else votes.take(pa.array(rows))
-        encoding = Encoding(name, None, source.rule_of(2), is_text=source.is_text)
+        encoding = Encoding(name, None, source.rule, is_text=source.is_text)
         encoding.add(given)
         encodings.append(encoding.finish())
         of_label[rows] = encoding.encode(given)
@@ -237,7 +237,7 @@ def read_long(
     n_clusters, _, categories = counts_of(encodings)
     n_labeled = np.bincount(of_partition, minlength=len(titles))
     chunk_rows = default_chunk_rows(len(objects), len(titles))
-    ids = Ids(objects, names[0], str(objects.type).removeprefix("large_"))
+    ids = Ids(objects, names[0])
     head = Header(len(objects), titles, n_clusters, n_labeled, chunk_rows, {}, ids=ids)
 
     def blocks() -> Iterator[np.ndarray]:

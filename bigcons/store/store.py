@@ -233,9 +233,9 @@ def ids_of(source: Any) -> Ids | None:
 
 
 def ids_first(columns: dict[str, Any], ids: Ids, values: Any) -> dict[str, Any]:
-    """Return columns of some objects, and first the ``values`` of their ids, as these came."""
+    """Return columns of some objects, and first the ``values`` of their ids."""
     name = ids.facts.name
-    return {"id" if name in columns else name: ids.as_they_came(values), **columns}
+    return {"id" if name in columns else name: values, **columns}
 
 
 def data_frame(table: Any, ids: Ids | None) -> Any:
@@ -277,7 +277,7 @@ class StoredIds(Ids):
         self.read: Callable[[int, int], Any] = read
         self.n_objects: int = store.body["n_objects"]
         self.held_bytes: int = 0
-        self.facts: IdFacts = IdFacts(**store.body["ids"])
+        self.facts: IdFacts = IdFacts(*(store.body["ids"][name] for name in IdFacts._fields))
         check_int("n_bytes", self.facts.n_bytes)
         if self.facts.dtype not in (TEXT, *NUMBERS) or not isinstance(self.facts.name, str):
             raise ValueError(f"ids {self.facts.name!r} of type {self.facts.dtype!r}")

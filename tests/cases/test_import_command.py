@@ -55,8 +55,6 @@ def test_import__of_a_long_table(ok, run):
     ("options", "a", "b"),
     [
         (["--missing", "Unknown,99"], ["B", None, "T"], [0, None, -1]),
-        (["--missing", "a=Unknown", "--missing", "b=0,99"], ["B", None, "T"], [None, None, -1]),
-        (["--missing", "a=Unknown", "--missing", "b="], ["B", None, "T"], [0, 99, -1]),
         (["--missing", "Unknown"], ["B", None, "T"], [0, 99, None]),
     ],
 )
@@ -70,9 +68,6 @@ def test_import__with_what_is_missing(ok, run, options, a, b):
     assert Consensus.open("c.zarr").n_objects == 3
     told = run("import", "x.csv", "--missing", "3", "--columns", "a,b", "-o", "e.zarr")
     assert "was made with --missing " in told.stderr
-    assert (
-        "give one kind" in run("import", "x.csv", "--missing", "3", "--missing", "a=4", "-o", "f.zarr").stderr
-    )
 
 
 def test_import__says_whether_there_is_a_header(ok, run):

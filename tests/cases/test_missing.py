@@ -11,7 +11,7 @@ import zarr
 
 import bigcons as bc
 from bigcons import Ensemble
-from bigcons.errors import SuspiciousLabelsWarning, UnknownColumnError
+from bigcons.errors import SuspiciousLabelsWarning
 from bigcons.store.ensemble import import_labels
 from tests.support.refusals import refused
 from tests.support.stores import values_of
@@ -70,9 +70,7 @@ CODED = pd.DataFrame({"a": ["B", "Unknown", "T", "."], "b": [0, 1, 99, -1]})
     [
         (["Unknown", ".", 99], ["B", None, "T", None], [0, 1, None, -1]),
         (["Unknown", "."], ["B", None, "T", None], [0, 1, 99, None]),
-        ({"a": ["Unknown", "."], "b": [0, 99]}, ["B", None, "T", None], [None, 1, None, -1]),
-        ({"a": ("Unknown", "."), "b": 99}, ["B", None, "T", None], [0, 1, None, -1]),
-        ({"b": []}, ["B", "Unknown", "T", "."], [0, 1, 99, -1]),
+        ([], ["B", "Unknown", "T", "."], [0, 1, 99, -1]),
         ([np.int64(1), "Unknown", "."], ["B", None, "T", None], [0, None, 99, -1]),
     ],
 )
@@ -106,11 +104,6 @@ def test_missing__of_a_matrix(kind, tmp_path):
     }[kind]()
     source = path if source is None else source
     assert values_of(Ensemble.from_labels(source, missing=9)) == [[0, 1, 2], [None, 1, -1], [2, None, 2]]
-    key = "a" if kind == "csv" else 0
-    found = Ensemble.from_labels(source, missing={key: [9, 0]})
-    assert values_of(found) == [[None, 1, 2], [None, 1, None], [2, 9, 2]]
-    with pytest.raises(UnknownColumnError):
-        Ensemble.from_labels(source, missing={"other": 9})
 
 
 VOTES = np.array([[1, -1], [1, 1], [-1, 1], [-1, -1]])
@@ -144,8 +137,8 @@ def test_votes__of_new_objects_are_those_of_the_fit():
     assert model.predict(np.array([[-1] * 3, [1] * 3])).tolist() == [model.labels_[2], model.labels_[0]]
 
 
-def test_missing__is_for_tables_of_labels(tmp_path):
+def test_missing__is_for_tables(tmp_path):
     stored = Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
     for source in (stored, tmp_path / "e.zarr"):
-        with refused("missing= is for tables of labels or features, not an ensemble"):
+        with refused("missing= is for tables, not an ensemble"):
             Ensemble.from_labels(source, missing=0)

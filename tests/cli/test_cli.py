@@ -440,7 +440,7 @@ def test_scheduler__is_an_address_without_a_scheme(run, tmp_path, monkeypatch):
             "--header if so, --no-header if not",
         ),
         ("name it in missing= of bigcons.select (--missing) if", "name it in --missing if"),
-        ("pass bigcons.select(x, missing={'age': -9}) (--missing age=-9).", "pass --missing age=-9."),
+        ("pass bigcons.select(x, missing=-9) (--missing -9).", "pass --missing -9."),
         ("pass missing=[] (--missing '') if", "pass --missing '' if"),
         (
             "client='h:1' does not answer; use client='threads'.",

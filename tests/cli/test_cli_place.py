@@ -56,15 +56,13 @@ def bigcons(folder, words):
 def test_generate__says_what_the_columns_are_and_which_have_no_effect(made):
     frame = pd.read_csv(made / "customers.csv").assign(one=1, none=np.nan, flag="x")
     frame.to_csv(made / "wide.csv", index=False)
-    result = bigcons(made, "generate wide.csv --id customer_id --log age -o w.zarr --n-partitions 2")
+    result = bigcons(made, "generate wide.csv --id customer_id -o w.zarr --n-partitions 2")
     assert result.exit_code == 0, result.output
     assert (
         "wide.csv: 7 columns: number 'age', 'active', 'one', 'none'; date 'joined'; category "
         in result.stderr
     )
     assert "Constant or empty, without effect: 'one', 'none', 'flag'.\n" in result.stderr
-    columns = bc.Ensemble.open(made / "w.zarr").generator.encoding.columns
-    assert [code.name for code in columns if code.logged] == ["age"]
 
 
 def test_place__warns_of_rows_unlike_those_of_the_ensemble(made):

@@ -271,10 +271,10 @@ def table():
 
 
 MADE = {
-    "samples": lambda table, **how: kmeans(table, n_partitions=6, log="spend", **how),
+    "samples": lambda table, **how: kmeans(table, n_partitions=6, **how),
     "all": lambda table, **how: kmeans(table, n_partitions=6, train="all", **how),
     "mixed": lambda table, **how: mixed(table, n_partitions=6, **how),
-    "landmarks": lambda table, **how: landmarks(table, n_partitions=6, log="spend", **how),
+    "landmarks": lambda table, **how: landmarks(table, n_partitions=6, **how),
     "zipf": lambda table, **how: weighted_kmeans(table, n_partitions=6, sample=0.5, **how),
     "features": lambda table, **how: feature_views(table, n_features=3, n_clusters=4, n_partitions=6, **how),
     "objects": lambda table, **how: object_views(table, n_clusters=3, n_partitions=6, **how),

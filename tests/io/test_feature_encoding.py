@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 import bigcons as bc
 from bigcons.errors import UnknownColumnError
@@ -134,17 +133,6 @@ def test_encoding__hashes_many_values_into_few_columns_without_keeping_them():
     np.testing.assert_array_equal(points[:100], points[100:200])
 
 
-def test_encoding__takes_logarithms_if_asked():
-    table = pa.table({"spend": [1.0, 10.0, 100.0, -50.0], "age": [1.0, 2.0, 3.0, 4.0]})
-    encoding = encoding_of(table, standardize=False, log="spe*")
-    values = np.sign(table["spend"].to_numpy()) * np.log1p(np.abs(table["spend"].to_numpy()))
-    np.testing.assert_allclose(encoding.transform(table)[:, 0], values - values.mean(), rtol=1e-6)
-    with refused("spent", UnknownColumnError):
-        open_features(table, log=["spent"])
-    with refused("log names column 'c' of features, a category"):
-        open_features(pa.table({"c": ["a", "b"]}), log="c")
-
-
 @pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "array"])
 def test_encoding__takes_numbers_that_are_named_as_categories_as_text(tmp_path, kind):
     rng, n = np.random.default_rng(0), 300
@@ -170,12 +158,8 @@ def test_encoding__takes_numbers_that_are_named_as_categories_as_text(tmp_path, 
     assert FeatureEncoding.from_dict(json.loads(json.dumps(found.to_dict()))).columns == found.columns
 
 
-def test_categories__are_of_tables_of_features_and_of_columns_that_exist():
+def test_categories__are_of_columns_that_exist():
     frame = pd.DataFrame({"a": [0, 1, 1], "b": [2, 1, 2]})
-    with refused("categorical= is for tables of features, not labels"):
-        bc.Ensemble.from_labels(bc.select(frame, categorical="a"))
-    with refused("categorical= is for tables of features, not features in csr_matrix"):
-        open_features(bc.select(sparse.csr_matrix(np.eye(3)), categorical=0))
     with refused("'c'", UnknownColumnError):
         open_features(bc.select(frame, categorical="c"))
     assert open_features(bc.select(frame, categorical="*")).names == ["a=0", "a=1", "b=1", "b=2"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
-import uuid
-from pathlib import Path
 
 import dask.array
 import dask.dataframe
@@ -223,50 +220,3 @@ def test_dask__partitions_that_dask_fuses_are_read(tmp_path):
         ensemble = Ensemble.from_labels(source)
         np.testing.assert_array_equal(ensemble.ids, expected["key"])
         np.testing.assert_array_equal(ensemble, expected[["a", "b"]])
-
-
-def frame_of(part, folder, labels=False):
-    (Path(folder) / f"{part}-{uuid.uuid4().hex}").touch()
-    rng = np.random.default_rng(part)
-    numbers = rng.integers(3, size=(300, 3)) if labels else rng.normal(size=(300, 3))
-    found = pd.DataFrame(numbers, columns=list("abc"))
-    return found.assign(city=rng.choice(["x", "y"], 300), key=np.arange(300) + 300 * part)
-
-
-@pytest.mark.parametrize("how", ["all", 100, "labels"])
-def test_dask__each_part_is_computed_once_whatever_passes_read_it(how, tmp_path):
-    (tmp_path / "meta").mkdir()
-    (tmp_path / "parts").mkdir()
-    asked = {"labels": how == "labels"}
-    meta = frame_of(0, tmp_path / "meta", **asked)
-    parts = dask.dataframe.from_map(
-        frame_of, range(4), folder=str(tmp_path / "parts"), meta=meta.iloc[:0], **asked
-    )
-
-    def read(frame):
-        if how == "labels":
-            return Ensemble.from_labels(select(frame, id="key"))
-        options = {"n_partitions": 3, "n_clusters": 3, "random_state": 0, "client": "serial", "train": how}
-        return generate.kmeans(frame, id="key", **options)
-
-    found = np.asarray(read(parts))
-    assert sorted(path.name[0] for path in (tmp_path / "parts").iterdir()) == ["0", "1", "2", "3"]
-    whole = pd.concat([frame_of(part, tmp_path / "meta", **asked) for part in range(4)])
-    np.testing.assert_array_equal(found, np.asarray(read(whole)))
-
-
-def test_dask__what_is_kept_is_removed_and_a_full_disk_says_where(monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    array = dask.array.from_array(np.random.default_rng(0).normal(size=(90, 2)), chunks=(30, 2))
-    table = open_source(array, "features")
-    assert [list(table.batches(90)) for _ in range(2)][1][0].shape == (30, 2)
-    assert len(list(tmp_path.glob("*/*"))) == 3
-    del table
-    assert list(tmp_path.iterdir()) == []
-
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("bigcons.io.batches.pickle.dump", full)
-    with refused(f"No space left on device.*{tmp_path.name}; set TMPDIR", OSError):
-        next(open_source(array, "features").batches(90))

@@ -27,7 +27,7 @@ pytestmark = [
 N_OBJECTS, N_PARTITIONS, BUDGET = 400_000, 60, 150_000_000
 
 IMPORT = """
-import dask.array, numpy, pyarrow.parquet, zarr
+import dask.array, pyarrow.parquet, zarr
 from bigcons.store.ensemble import Ensemble, import_labels
 
 out, source = options["out"], options["source"]
@@ -36,7 +36,6 @@ before = peak()
 x = {
     "path": lambda: source,
     "bucket": lambda: source,
-    "memmap": lambda: numpy.load(source, mmap_mode="r"),
     "dask": lambda: dask.array.from_zarr(source),
 }[options["how"]]()
 stored = import_labels(x, out, memory=options["budget"], overwrite=True)
@@ -64,7 +63,7 @@ def sources(tmp_path_factory):
 @pytest.mark.parametrize(
     ("how", "source"),
     [
-        *(("path", "f.npy"), ("memmap", "l.npy"), ("path", "l.zarr"), ("path", "l.parquet")),
+        *(("path", "f.npy"), ("path", "l.npy"), ("path", "l.zarr"), ("path", "l.parquet")),
         *(("bucket", "l.parquet"), ("dask", "l.zarr")),
     ],
 )
