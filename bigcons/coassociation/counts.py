@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.disk.checkpoint import differences
-from bigcons.disk.commit import refuse_other, refuse_source
+from bigcons.disk.commit import provenance_at, refuse_existing, refuse_other
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import TILE_ROWS, Block, enough_for, format_size, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
@@ -35,7 +35,7 @@ from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.store import pair_rows
 from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.store.pair_rows import ascending_pairs, counts_dtype
-from bigcons.store.pairs import PairTable, pairs_made, refuse_existing_pairs
+from bigcons.store.pairs import PairTable
 from bigcons.validation import check_int, check_number
 from bigcons.weights import Weights
 
@@ -304,13 +304,12 @@ def sample(
     if out is not None:
         made["labels"] = ensemble.digest()
         of_call = {**made, **asked} | ({} if random_state is None else {"random_state": seed})
-        known = pairs_made(out)
+        known = provenance_at(out, pair_rows.KIND)
         if not overwrite and known is not None and "sampled" in known:
             refuse_other(out, differences(known, of_call))
             logger.info("%s holds the finished result of this call: nothing is left to draw", out)
             return PairTable.open(out)
-        refuse_existing_pairs(out, overwrite)
-        refuse_source(out, ensemble.path)
+        refuse_existing(out, overwrite, pair_rows.KIND)
     made |= {**given, "random_state": seed}
     if tiles is not None:
         made = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, **made}

@@ -272,8 +272,7 @@ def bucket_place(url: str) -> BucketPlace:
             f"{url} does not name a path in a bucket; use s3://bucket/path, without '.' and '..'."
         )
     root, key = f"{parts[1].lower()}://{parts[2]}", re.sub("/+", "/", parts[3])
-    prefixes = ("AWS_", "GOOGLE_", "AZURE_")
-    settings = frozenset(item for item in os.environ.items() if item[0].startswith(prefixes))
+    settings = frozenset(item for item in os.environ.items() if item[0].startswith("AWS_"))
     return BucketPlace(root, key, _connect(root, settings))
 
 
@@ -299,27 +298,16 @@ def bucket_errors(place: BucketPlace) -> Iterator[None]:
     try:
         yield
     except (exceptions.BaseError, FileNotFoundError) as error:
-        text, bucket = str(error), place.root
-        if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in text:
-            raise
-        status = re.search("status code: (40[13])", text)  # of a refused list, which is a general error
-        code = re.search("<Code>([A-Za-z]{1,40})</Code>", text)
-        settings = "AWS_ENDPOINT_URL and AWS_REGION, or the GOOGLE_* or AZURE_* settings"
+        text, reason = str(error), errors.first_line(error)
+        refusals = exceptions.PermissionDeniedError, exceptions.UnauthenticatedError
         if "NoSuchBucket" in text:
-            what = f"{bucket} does not exist; check the URL, or create the bucket."
-        elif "latest/api/token" in text:  # obstore's last resort: the metadata service of a cloud instance
-            what = (
-                f"{bucket} needs credentials, and none were found; set AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY (or AWS_SKIP_SIGNATURE=true for a public bucket)."
-            )
-        elif status or isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
-            answer = " ".join(match[1] for match in (status, code) if match)
-            what = (
-                f"{place} cannot be accessed with these credentials (the server says {answer}); check "
-                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or those of another service, and permissions."
-            )
-        elif "builder error" in text:
-            what = f"{bucket} is on a server without TLS (http); set AWS_ALLOW_HTTP=true to allow it."
+            what = f"{place.root} does not exist; check the URL, or create the bucket."
+        elif isinstance(error, FileNotFoundError):
+            raise
+        elif isinstance(error, refusals) or re.search("status code: 40[13]", text):  # of a refused list
+            what = f"{place} cannot be accessed with these credentials ({reason}); check AWS_ACCESS_KEY_ID, "
+            what += "AWS_SECRET_ACCESS_KEY and permissions."
         else:
-            what = f"{bucket} cannot be reached ({errors.first_line(error)}); check the network, {settings}."
+            what = f"{place.root} cannot be reached ({reason}); check the network, credentials "
+            what += "(AWS_ACCESS_KEY_ID), AWS_ENDPOINT_URL, AWS_REGION and AWS_ALLOW_HTTP."
         raise errors.StoreError(what, path=str(place)) from None

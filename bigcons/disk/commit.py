@@ -349,21 +349,6 @@ def _refuse_inside_store(place: Place) -> None:
     )
 
 
-def refuse_source(out: StorePath | Place, source: StorePath | Place | None) -> None:
-    """Raise StoreExistsError if writing to ``out`` would replace the store ``source`` that is being read.
-
-    Call it if the two are stores of different kinds, because the source could not be recovered.
-    """
-    if source is None:
-        return
-    target, read_from = places.place_of(out), places.place_of(source)
-    paths = [at.path.resolve() if isinstance(at, places.DiskPlace) else str(at) for at in (target, read_from)]
-    if paths[0] == paths[1]:
-        raise errors.StoreExistsError(
-            f"{target} is the input and would be lost; choose another path.", path=target
-        )
-
-
 def unless_overwriting(out: StorePath | Place, overwrite: bool) -> str:
     """Return how a call must differ from the one that was interrupted to resume it, as words to insert."""
     if not overwrite:

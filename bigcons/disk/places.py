@@ -27,8 +27,6 @@ from bigcons.disk.files import MOST_BYTES, Place, StorePath, is_running, machine
 from bigcons.errors import InvalidInputError, MissingDependencyError, StoreError, StoreLockedError
 from bigcons.validation import check_path
 
-URL_SCHEMES = ("s3", "gs", "az")
-"""URL schemes of buckets; only s3 is tested."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
 
 
@@ -144,7 +142,7 @@ class DiskPlace:
 def place_of(path: StorePath | Place) -> Place:
     """Return the place that a path or URL names.
 
-    Raises InvalidInputError for anything but a path and for URL schemes other than ``URL_SCHEMES``, and
+    Raises InvalidInputError for anything but a path and for other URLs than those of S3, and
     MissingDependencyError for a URL if obstore is not installed.
     """
     if hasattr(path, "sibling"):
@@ -152,7 +150,7 @@ def place_of(path: StorePath | Place) -> Place:
     text = check_path(path)
     if (url := _URL.match(text)) is None:
         return DiskPlace(text)
-    if url[1].lower() not in URL_SCHEMES or not url[2]:  # a Path would make s3:/ of s3://
+    if url[1].lower() != "s3" or not url[2]:  # a Path would make s3:/ of s3://
         raise InvalidInputError(
             f"{text} is not a supported URL; use a path on a disk or a text such as s3://bucket/path."
         )

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigcons import errors
 from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
-from bigcons.disk.commit import is_store, refuse_existing, refuse_other, refuse_source
+from bigcons.disk.commit import is_store, refuse_existing, refuse_other
 from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError, warn_user
 from bigcons.io.columns import Column, Columns, given_for, select
@@ -191,8 +191,6 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             self._begin(ensemble)
             seed = resolve_seed(self.random_state)
             if path is not None:
-                for source in (ensemble.path, getattr(self._given_pairs(), "path", None)):
-                    refuse_source(path, source)
                 if self.random_state is None and resume:
                     earlier_seed = runs.seed_of_run(path, finished)
                     seed = seed if earlier_seed is None else earlier_seed

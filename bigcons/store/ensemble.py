@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from bigcons.disk.schema import FORMAT_VERSION
 from bigcons.io.batches import Source, ensemble_source
 from bigcons.io.columns import INDEX, Column, Columns, Selection, select
 from bigcons.io.factorize import check_chunk_rows
-from bigcons.io.files import describe, is_parquet, provenance_of_files
+from bigcons.io.files import describe, provenance_of_files
 from bigcons.io.ids import Ids
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.io.sources import as_table, open_source
@@ -298,14 +298,7 @@ class Ensemble(Objects):
         Raises StoreNotFoundError if it does not exist, CorruptStoreError if it is damaged.
         """
         check_choice("mode", mode, ("r", "a"))
-        place = place_of(path)
-        if not commit.is_store(place) and is_parquet(path):
-            raise errors.StoreNotFoundError(
-                f"{place} is not an ensemble of bigcons; pass it to Ensemble.from_labels, or store it by "
-                "import_labels (bigcons import) first.",
-                path=place,
-            )
-        stored = StoredRows(place)
+        stored = StoredRows(place_of(path))
         ensemble = cls(stored, stored.header, None)
         ensemble._mode = mode
         return ensemble
@@ -694,13 +687,10 @@ def as_ensemble(
 
 
 def open_store(path: StorePath) -> Any:
-    """Open the store at ``path``, or pairs in Parquet, with the class for its kind."""
+    """Open the store at ``path`` with the class for its kind."""
     from bigcons.store.consensus import Consensus
     from bigcons.store.pairs import PairTable
 
-    if is_parquet(path):
-        with suppress(errors.InvalidPairsError):
-            return PairTable.open(path)
     kinds: dict[str, Any] = {"ensemble": Ensemble, "pairs": PairTable, "consensus": Consensus}
     return kinds[commit.read_head(path).kind].open(path)
 

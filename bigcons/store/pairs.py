@@ -7,7 +7,6 @@ block of rows is self-contained. A store has the four arrays in chunks of equal 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +18,7 @@ from bigcons import errors
 from bigcons.disk import commit
 from bigcons.disk.arrays import ArrayAppender, digest_text, rows_digest
 from bigcons.disk.files import StorePath
-from bigcons.disk.places import local_path, place_of, temporary_folder
+from bigcons.disk.places import local_path, place_of
 from bigcons.disk.schema import arrays_of
 from bigcons.io.files import describe, is_parquet, provenance_of_files, reading
 from bigcons.io.sources import open_source
@@ -29,11 +28,8 @@ from bigcons.store.reshaping import read_pairs
 from bigcons.store.store import Objects, Store, consistent, reopened
 from bigcons.validation import check_int, check_rows
 
-MOST_BYTES = 10**9
-"""The most memory that pairs in Parquet may take when they are opened."""
-
-_METADATA = b"bigcons.pairs"
-"""The key of the metadata of Parquet files whose value is a JSON object with ``n_objects``."""
+_METADATA, _STATED = b"bigcons.pairs", ("n_objects", "rows_per_block")
+"""The key of the metadata of Parquet files, and what the JSON object states there."""
 
 
 class PairTable(Objects):
@@ -107,25 +103,21 @@ class PairTable(Objects):
     def open(cls, path: StorePath, *, n_objects: int | None = None) -> PairTable:
         """Open the table stored at ``path``, of which nothing but the head is read.
 
-        A Parquet file of pairs, or a folder of them, is read into memory, see `from_table`; `import_pairs`
-        stores what would take more than 1 GB. ``n_objects`` is for those of other programs, which do not
-        state it (by default, the largest object that is in a pair is the last); any other table must agree
-        with it.
+        A Parquet file of pairs, or a folder of them, of ``n_objects``, is read into memory by `from_table`,
+        as many as a file of `to_parquet` states; `import_pairs` stores them.
 
         Raises StoreNotFoundError if there is no table, CorruptStoreError if it is damaged and
         InvalidPairsError if a Parquet file does not have the columns of `bigcons.disk.schema.PAIR_COLUMNS`.
         """
         if is_parquet(path):
-            stated = facts_of_parquet(path)
-            made = stated.get("provenance", {"made_by": "open", "source": describe(path)})
-            table = _loaded(path, made, n_objects, budget=MOST_BYTES)
+            stated = _stated_in(local_path(path))
+            table = cls.from_table(path, n_objects=n_objects or stated.get("n_objects"))
             table.rows_per_block = stated.get("rows_per_block")
             return table
         place = place_of(path)
         store = Store(place, pair_rows.KIND, pair_rows.RESTORE)
         with consistent(place, pair_rows.RESTORE):
             check_int("n_objects", store.body["n_objects"], at_least=0, at_most=pair_rows.MAX_OBJECTS)
-        _agreed(place, store.body["n_objects"], n_objects)
         columns = (store.arrays[name] for name in pair_rows.Rows._fields)
         return PairTable(*columns, path=str(place), provenance=store.body["provenance"], stored=store)
 
@@ -139,7 +131,7 @@ class PairTable(Objects):
         or the path of a .parquet (or a folder of them), .csv or .csv.gz with the integer columns ``i``,
         ``j``, ``n_agree`` and ``n_seen`` (see `bigcons.disk.schema.PAIR_COLUMNS`), or those of ``columns``,
         in this order. Rows may be in any order; each pair is given once, with ``i < j``. The number of
-        objects, if neither given nor stated in a Parquet file, is one more than the largest of a pair.
+        objects, if it is not given, is one more than the largest of a pair.
 
         Raises InvalidPairsError, with the file and row, for a table that breaks a rule. Takes about 60 bytes
         for each pair.
@@ -148,13 +140,7 @@ class PairTable(Objects):
         return _loaded(x, made, n_objects, columns, budget=1 << 62)
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
-        """Store the table at ``path``, all or nothing, and return the stored table.
-
-        With the suffix .parquet, on a disk: as a Parquet file of every pair once, see `to_parquet`.
-        """
-        if commit.names_parquet(path):
-            self.to_parquet(path, overwrite=overwrite)
-            return self.open(path)
+        """Store the table at ``path``, all or nothing, and return the stored table."""
         return self.store_blocks(
             path,
             (self.read(block.start, block.stop) for block in self.blocks()),
@@ -184,14 +170,13 @@ class PairTable(Objects):
         Each part is like a result of ``read``; one part and one chunk are in memory at a time. Together, the
         parts must have ``n_objects`` rows and contain every pair in the rows of both of its objects.
         """
-        how: dict[str, Any] = {"rows_per_block": rows_per_block, "provenance": dict(provenance or {})}
-        if commit.names_parquet(path):
-            how |= {"n_objects": n_objects, "counts_dtype": counts_dtype, "chunk_entries": chunk_entries}
-            with temporary_folder(local_path(path).parent, ".pairs-") as folder:
-                stored = PairTable.store_blocks(folder / "pairs.zarr", parts, **how)
-                return stored.save(path, overwrite=overwrite)
-        counts = np.dtype(counts_dtype).name
-        body = {**how, "n_objects": n_objects, "counts_dtype": counts, "chunk_entries": chunk_entries}
+        body = {
+            "n_objects": n_objects,
+            "rows_per_block": rows_per_block,
+            "counts_dtype": np.dtype(counts_dtype).name,
+            "chunk_entries": chunk_entries,
+            "provenance": dict(provenance or {}),
+        }
         with commit.new_store(path, overwrite, pair_rows.KIND) as folder:
             arrays = arrays_of(pair_rows.KIND, {**body, "n_pairs": 1 << 60})
             columns = {name: ArrayAppender(folder / name, array) for name, array in arrays.items()}
@@ -252,14 +237,13 @@ class PairTable(Objects):
     def to_parquet(self, path: StorePath, *, overwrite: bool = False) -> None:
         """Write every pair once, as columns ``i < j``, ``n_agree``, ``n_seen``, to a file on a disk.
 
-        All or nothing; a block of rows is in memory at a time. Pages have checksums; the metadata state the
-        number of objects and how the pairs were made.
+        All or nothing; a block of rows is in memory at a time. Pages have checksums; the metadata state
+        ``n_objects`` and ``rows_per_block``.
         """
         import pyarrow as pa
         from pyarrow import parquet
 
-        facts = {name: getattr(self, name) for name in ("n_objects", "rows_per_block", "provenance")}
-        metadata = {_METADATA: json.dumps(facts)}
+        metadata = {_METADATA: json.dumps({name: getattr(self, name) for name in _STATED})}
         edges = self._edges_of_blocks(self.blocks())
         with commit.new_file(path, overwrite=overwrite) as file:
             first = pa.table(next(edges)._asdict())
@@ -363,8 +347,22 @@ class PairTable(Objects):
         return f"<PairTable: {self.n_objects:,} objects, {self.n_pairs:,} pairs, {where}>"
 
 
+def _stated_in(path: Path) -> dict[str, Any]:
+    """Return what a file of `PairTable.to_parquet` states of its pairs; of other files, nothing."""
+    from pyarrow import parquet
+
+    if path.is_dir():
+        return {}
+    with reading(path, "Parquet"):
+        stated = json.loads((parquet.read_metadata(path).metadata or {}).get(_METADATA, "{}"))
+        for name in stated:
+            if stated[name] is not None:
+                check_int(name, stated[name], at_least=0, at_most=pair_rows.MAX_OBJECTS)
+    return dict(stated)
+
+
 def pairs_of(pairs: StorePath | PairTable, n_objects: int) -> PairTable:
-    """Return the table given or stored at the path given; a Parquet file may not state its ``n_objects``."""
+    """Return the table given or stored at the path given, in Parquet of so many objects."""
     if isinstance(pairs, PairTable):
         return pairs
     return PairTable.open(pairs, n_objects=n_objects if is_parquet(pairs) else None)
@@ -393,11 +391,10 @@ def import_pairs(
     """
     given = {"n_objects": n_objects, "columns": columns}
     provenance = {"made_by": "import_pairs", **provenance_of_files(source, given)}
-    if not overwrite and commit.is_finished_import(out, pairs_made(out), provenance):
+    made = commit.provenance_at(out, pair_rows.KIND)
+    if not overwrite and commit.is_finished_import(out, made, provenance):
         return PairTable.open(out)
-    refuse_existing_pairs(out, overwrite)
-    if isinstance(source, (str, os.PathLike)):
-        commit.refuse_source(out, source)
+    commit.refuse_existing(out, overwrite, pair_rows.KIND)
     table = _loaded(source, provenance, n_objects, columns, budget=parse_size(memory))
     return table.save(out, overwrite=overwrite)
 
@@ -410,56 +407,8 @@ def _loaded(
     *,
     budget: int,
 ) -> PairTable:
-    """Read a table with one row for each pair; a Parquet file may state its number of objects."""
-    if isinstance(x, (str, os.PathLike)):
-        if commit.is_store(x):
-            raise errors.StoreExistsError(f"{x} is a store already; open it with PairTable.open.", path=x)
-        stated = facts_of_parquet(x).get("n_objects") if is_parquet(x) else None
-        n_objects = _agreed(x, stated, n_objects)
+    """Read a table with one row for each pair."""
     edges, n_objects = read_pairs(
         open_source(x, "pairs"), n_objects=n_objects, columns=columns, budget=budget
     )
     return PairTable(*pair_rows.symmetric_rows(edges, n_objects), provenance=provenance)
-
-
-def _agreed(path: Any, stated: int | None, n_objects: int | None) -> int | None:
-    """Return the number of objects stated or asked for; raise InvalidPairsError if they differ."""
-    if None not in (n_objects, stated) and n_objects != stated:
-        raise errors.InvalidPairsError(
-            f"{path} has pairs of n_objects={stated}, not {n_objects}; use pairs of the same objects.",
-            path=path,
-        )
-    return stated if n_objects is None else n_objects
-
-
-def facts_of_parquet(path: StorePath) -> dict[str, Any]:
-    """Return what Parquet files of `PairTable.to_parquet` state of their pairs; of other files, nothing."""
-    from pyarrow import parquet
-
-    folder = Path(local_path(path))
-    for file in sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]:
-        with reading(file, "Parquet"):
-            text = (parquet.read_metadata(file).metadata or {}).get(_METADATA)
-        if text is not None:
-            with consistent(place_of(file), "write the pairs again."):
-                facts: dict[str, Any] = json.loads(text)
-                check_int("n_objects", facts["n_objects"], at_least=0, at_most=pair_rows.MAX_OBJECTS)
-                return facts
-    return {}
-
-
-def pairs_made(path: StorePath) -> Mapping[str, Any] | None:
-    """Return what the pairs stored at ``path`` were made with; None if there are none."""
-    return (
-        facts_of_parquet(path).get("provenance")
-        if is_parquet(path)
-        else commit.provenance_at(path, pair_rows.KIND)
-    )
-
-
-def refuse_existing_pairs(path: StorePath, overwrite: bool) -> None:
-    """Raise StoreExistsError if pairs must not be stored at ``path``; call it before any work."""
-    if commit.names_parquet(path):
-        commit.refuse_existing_file(path, overwrite)
-    else:
-        commit.refuse_existing(path, overwrite, pair_rows.KIND)

@@ -81,8 +81,8 @@ def test_fit__dask_gives_the_bits_of_serial_in_memory_too(fit, expected, client)
 
 
 def test_fit__pairs_in_parquet_give_the_bits_of_zarr(fit, expected, folder, tmp_path):
-    stored = PairTable.open(folder / "pairs.zarr")
-    pairs = stored.save(tmp_path / "p.parquet")
+    PairTable.open(folder / "pairs.zarr").to_parquet(tmp_path / "p.parquet")
+    pairs = PairTable.open(tmp_path / "p.parquet")
     for options in ({"pairs": pairs}, {"pairs": str(tmp_path / "p.parquet"), "out": tmp_path / "c.zarr"}):
         assert fit("kl of tiles", "threads", **options) == expected["kl of tiles"]
     heap = {"solver": "heap", "max_iter": 500}

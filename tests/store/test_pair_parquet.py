@@ -9,12 +9,11 @@ from dask import dataframe as dd
 from hypothesis import given, settings
 
 from bigcons import PCC, PairTable
-from bigcons.coassociation import count, sample
+from bigcons.coassociation import count
 from bigcons.disk import schema
-from bigcons.errors import InvalidInputError, InvalidPairsError, StoreExistsError
+from bigcons.errors import InvalidPairsError, StoreExistsError
 from bigcons.metrics import pcc_objective
 from tests.store.test_pairs import N_OBJECTS, a_table, assert_same_table, pair_lists, table_of
-from tests.support.stores import names_in
 
 # Dask uses an argument of pandas that pandas 3.1 deprecates
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
@@ -29,27 +28,8 @@ def test_to_parquet__is_the_same_table(rows, tmp_path_factory):
     opened = PairTable.open(folder / "pairs.parquet")
     opened.provenance = table.provenance
     assert_same_table(opened, table)
-    assert_same_table(opened.save(folder / "pairs.zarr"), table)
     with pytest.raises(StoreExistsError, match="overwrite=True"):
         table.to_parquet(folder / "pairs.parquet")
-    with pytest.raises(InvalidInputError, match="n_objects"):
-        PairTable.open(folder / "pairs.parquet", n_objects=table.n_objects + 1)
-
-
-@pytest.mark.parametrize("tiles", [None, 2])
-def test_sample__into_parquet_is_found_when_repeated(tiles, tmp_path):
-    labels = np.random.default_rng(0).integers(0, 3, (400, 4))
-    asked = {"per_object": 4, "tiles": tiles, "random_state": 0}
-    stored = sample(labels, **asked, out=tmp_path / "pairs.zarr")
-    table = sample(labels, **asked, out=tmp_path / "pairs.parquet")
-    assert_same_table(table, stored)
-    assert table.rows_per_block == stored.rows_per_block
-    written = (tmp_path / "pairs.parquet").stat().st_mtime_ns
-    assert_same_table(sample(labels, **asked, out=tmp_path / "pairs.parquet"), stored)
-    assert (tmp_path / "pairs.parquet").stat().st_mtime_ns == written
-    with pytest.raises(StoreExistsError, match="per_object"):
-        sample(labels, **asked | {"per_object": 6}, out=tmp_path / "pairs.parquet")
-    assert names_in(tmp_path) == ["pairs.parquet", "pairs.zarr"]
 
 
 READERS = {
