@@ -285,7 +285,7 @@ def read_ensemble(folder: Path) -> None:
     with suppress(BigconsError):  # whatever `info` of the command line asks first
         read_head(path)
     ensemble = Ensemble.open(path)
-    repr(ensemble), ensemble._repr_html_(), ensemble.digest(), json.dumps(ensemble.info())
+    repr(ensemble), ensemble.digest(), json.dumps(ensemble.info())
     ensemble.read(0, ensemble.n_objects)
     repr(ensemble.categories)
     ensemble.verify()
@@ -293,14 +293,14 @@ def read_ensemble(folder: Path) -> None:
 
 def read_pairs(name: str, folder: Path) -> None:
     pairs = PairTable.open(folder / name)
-    repr(pairs), pairs._repr_html_(), pairs.digest(), json.dumps(pairs.info(), default=str)
+    repr(pairs), pairs.digest(), json.dumps(pairs.info(), default=str)
     pairs.read(0, pairs.n_objects)
     pairs.verify()
 
 
 def read_consensus(folder: Path) -> None:
     found = Consensus.open(folder / "c.zarr")
-    repr(found), found._repr_html_(), json.dumps(found.info(), default=str)
+    repr(found), json.dumps(found.info(), default=str)
     found.cluster_sizes()
     if found.has_memberships:
         found.read_memberships(0, found.n_objects)

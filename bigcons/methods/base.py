@@ -7,7 +7,6 @@ also `_placer`. Methods of passes over the labels subclass `PassClusterer` (`met
 from __future__ import annotations
 
 import hashlib
-import html
 import logging
 import math
 import os
@@ -28,7 +27,7 @@ from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
 from bigcons.disk.commit import is_store, refuse_existing, refuse_other
 from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError, warn_user
-from bigcons.io.columns import Column, Columns, given_for, select
+from bigcons.io.columns import Column, Columns, select
 from bigcons.io.files import is_parquet, origin
 from bigcons.io.ids import Ids
 from bigcons.memory import Block
@@ -41,12 +40,12 @@ from bigcons.run.results import Found, Output, Results, Use
 from bigcons.run.survey import LabelsNeededError, MemoryPlan, PlannedEnsemble
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store import consensus as stores
-from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, Trust, cluster_rows
+from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, Trust
 from bigcons.store.consensus import Consensus, write_rows
-from bigcons.store.ensemble import Ensemble, as_ensemble, as_read
+from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.store.generator import Generator
 from bigcons.store.pairs import PairTable
-from bigcons.store.store import data_frame, facts_table, ids_first
+from bigcons.store.store import data_frame, ids_first
 from bigcons.trust import confidence
 from bigcons.trust.groups import TREES, Sample
 from bigcons.trust.n_clusters import Search, search, search_sample, tree_of
@@ -196,7 +195,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                     seed = seed if earlier_seed is None else earlier_seed
                 source = ensemble.path or origin(x)
                 fingerprint = self._fingerprint(ensemble, seed)
-                output = Output(path, overwrite, resume, fingerprint, source, as_read(given_for(x)))
+                output = Output(path, overwrite, resume, fingerprint, source)
                 if resume and finished is None:
                     Snapshots(partial_folder(path), fingerprint).load()  # refuses another unfinished run
             if finished is not None and output is not None:
@@ -475,7 +474,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
                 results=stores.fit_results(self),
-                provenance={"ensemble": out.source, **out.read, **self._provenance(out)},
+                provenance={"ensemble": out.source, **self._provenance(out)},
             )
             if self.places() and self._parts is not None:
                 facts = {"method": type(self).__name__, "labels": out.fingerprint["labels"]}
@@ -568,26 +567,6 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if self._ids is not None:
             columns = ids_first(columns, self._ids, self._ids.hold().values)
         return data_frame(pa.table(columns), self._ids)
-
-    def _repr_html_(self) -> str:
-        """Show the parameters and, once fitted, the results."""
-        if not hasattr(self, "labels_"):
-            return f"<pre>{html.escape(repr(self))}</pre>"
-        n_missing, results = int((self.labels_ < 0).sum()), stores.fit_results(self)
-        n_found, n_tiny = (results.pop(name, None) for name in stores.OF_SIZES)
-        facts = {
-            "objects": f"{self.labels_.size:,}",
-            "objects without any label": f"{n_missing:,}" if n_missing else None,
-            "clusters": stores.clusters_in_words(n_found, n_tiny, self._n_columns),
-            **{name.replace("_", " "): value for name, value in results.items()},
-        }
-        clusters = None if self._trust is None else self._trust.clusters
-        sizes = np.bincount(self.labels_[self.labels_ >= 0])
-        return facts_table(repr(self), facts) + cluster_rows(sizes.tolist(), clusters)
-
-    def _repr_mimebundle_(self, **_options: Any) -> dict[str, str]:
-        """Show the results, once fitted, where scikit-learn would show a diagram of the parameters."""
-        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     # New objects
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -269,8 +268,6 @@ class Output(NamedTuple):
     """Method, parameters, seed and labels: a run continues only with the same."""
     source: str = IN_MEMORY
     """What the labels are read from, in words."""
-    read: Mapping[str, Any] = MappingProxyType({})
-    """The entry of the provenance with what was chosen of a table, and how it was read."""
 
 
 @contextmanager

@@ -6,7 +6,7 @@ A consensus keeps all of it. `bigcons.trust.n_clusters` finds the number and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,6 @@ import numpy as np
 
 from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError
-from bigcons.store.store import first_rows
 from bigcons.validation import check_int, check_number
 
 if TYPE_CHECKING:
@@ -452,27 +451,6 @@ def mergers(clusters: pa.Table) -> dict[int, int]:
         and row["nearest"] in rows
         and row["size"] <= rows[row["nearest"]]["size"]
     }
-
-
-def cluster_rows(sizes: Sequence[int] | None, clusters: Any = None) -> str:
-    """Return clusters with objects as an HTML table: sizes (K,), or those of a table of `Trust`."""
-    rows = {} if clusters is None else {row["cluster"]: row for row in clusters.to_pylist()}
-    if sizes is None:
-        sizes = [rows[k]["size"] if k in rows else 0 for k in range(max(rows, default=-1) + 1)]
-    shown = [k for k, size in enumerate(sizes) if size]
-    columns: dict[str, list[Any]] = {
-        "cluster": [str(k) for k in shown],
-        "objects": [f"{sizes[k]:,}" for k in shown],
-        "share": [f"{sizes[k] / max(sum(sizes), 1):.1%}" for k in shown],
-    }
-    if clusters is not None:
-        for name, words in (("confidence", "mean confidence"), ("support", "support")):
-            if clusters[name].null_count < len(rows):
-                values = [rows.get(k, {}).get(name) for k in shown]
-                columns[words] = ["" if value is None else f"{value:.3f}" for value in values]
-        if merged := mergers(clusters):
-            columns["could be merged at no cost with"] = [str(merged.get(k, "")) for k in shown]
-    return first_rows("Clusters", columns)
 
 
 def arrow_table(types: Mapping[str, str], columns: Mapping[str, Any]) -> pa.Table:

@@ -22,11 +22,11 @@ from bigcons.disk.places import place_of
 from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST, arrays_of
 from bigcons.errors import InvalidIdsError, InvalidInputError
 from bigcons.io.ids import Ids
-from bigcons.io.labels import LabelColumn, are_other_rows, names_of_rows, refuse_other_rows
+from bigcons.io.labels import LabelColumn, names_of_rows, refuse_other_rows
 from bigcons.memory import BLOCK_ROWS, Block, row_blocks
 from bigcons.store import store as stores
-from bigcons.store.clusters import ClusterTree, Trust, arrow_table, cluster_rows
-from bigcons.validation import check_number, check_rows, is_names
+from bigcons.store.clusters import ClusterTree, Trust, arrow_table
+from bigcons.validation import check_number, check_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -388,11 +388,6 @@ class Consensus(stores.Objects):
         method = self.parameters.get("method", "consensus")
         return f"<Consensus by {method}: {self.n_objects:,} objects, {self.n_clusters} clusters, {self.path}>"
 
-    def _repr_html_(self) -> str:
-        if self.has_trust:
-            return super()._repr_html_() + cluster_rows(None, self.trust_rows.clusters)
-        return super()._repr_html_() + cluster_rows(self.cluster_sizes().tolist())
-
 
 # Writing
 
@@ -564,8 +559,7 @@ def match(new: Any, old: Any) -> Matching:
     new, old
         Two consensuses: a `Consensus`, its path, a fitted clusterer, or labels ``(n_objects,)``, whole
         numbers, of which negative ones are missing. If both have ids, objects are joined by them; else those
-        of ``old`` are the first of ``new``, as after `Ensemble.append_objects`. The index of a Series is its
-        ids, unless it is 0, 1, ... and those of the other one are not these in another order.
+        of ``old`` are the first of ``new``, as after `Ensemble.append_objects`.
 
     Raises InvalidInputError for labels that are text, for more old than new objects without ids, and
     InvalidIdsError if no id is in both. Memory: the labels and ids of both.
@@ -580,53 +574,47 @@ def match(new: Any, old: Any) -> Matching:
     """
     import pyarrow as pa
 
-    new, old = (
-        Consensus.open(found) if isinstance(found, (str, os.PathLike)) else found for found in (new, old)
-    )
-    columns = [LabelColumn("labels", found) for found in (new, old)]
-    for name, column in zip(("new", "old"), columns, strict=True):
-        if column.values.dtype == object:
-            raise InvalidInputError(
-                f"the {name} labels are text, such as {column.values[0]!r}; give whole numbers.",
-                parameter=name,
-            )
+    new, old = (Consensus.open(x) if isinstance(x, (str, os.PathLike)) else x for x in (new, old))
+    columns = [LabelColumn("labels", x) for x in (new, old)]
     of_new, of_old = (column.values for column in columns)
+    if object in (of_new.dtype, of_old.dtype):
+        raise InvalidInputError("labels of the new or the old consensus are text; give whole numbers.")
     now, before = (column.codes(0, column.n_objects) for column in columns)
     sizes, sizes_before = (np.bincount(codes[codes >= 0]) for codes in (now, before))
     before = np.append(before, -1)[_rows_before(new, old, now.size, before.size)]
     both = (now >= 0) & (before >= 0)
-    table = np.zeros((of_new.size, of_old.size), np.int64)
-    np.add.at(table, (now[both], before[both]), 1)
+    shared = np.zeros((of_new.size, of_old.size), np.int64)
+    np.add.at(shared, (now[both], before[both]), 1)
 
-    shares, partner = table.any(axis=1), table.argmax(axis=1)  # the first of equal ones
-    is_kept = (table.argmax(axis=0)[partner] == np.arange(partner.size)) & shares
-    number = np.where(is_kept, of_old[partner], -1)
-    number[~is_kept] = of_old[-1] + 1 + np.arange(np.count_nonzero(~is_kept))
-    left = np.setdiff1d(np.arange(of_old.size), partner[is_kept])
-    remains, into = table[:, left].any(axis=0), number[table[:, left].argmax(axis=0)]
-    parts_of = {
-        "number": (number, of_old[left]),
-        "event": (
-            np.select([is_kept, shares], ["kept", "split"], "new"),
-            np.where(remains, "merged", "gone"),
-        ),
-        "other": (np.where(shares & ~is_kept, of_old[partner], -1), np.where(remains, into, -1)),
-        "size": (sizes, 0 * left),
-        "size_before": (np.where(is_kept, sizes_before[partner], -1), sizes_before[left]),
-        "shared": (np.where(is_kept, table.max(axis=1), 0), 0 * left),
-    }
-    order = np.argsort(np.append(number, of_old[left]))
-    arrays = {}
-    for name, parts in parts_of.items():
-        values = np.concatenate(parts)[order]
-        arrays[name] = pa.array(values, mask=None if name == "event" else values < 0)
+    rows, number = [], np.empty(of_new.size, np.int64)
+    n_others = 0
+    for k, counts in enumerate(shared):
+        row: dict[str, Any] = {"event": "new", "size": sizes[k], "shared": 0}
+        partner = counts.argmax()  # the first of equal ones
+        if counts[partner] and shared[:, partner].argmax() == k:
+            number[k] = of_old[partner]
+            row |= {"event": "kept", "size_before": sizes_before[partner], "shared": counts[partner]}
+        else:
+            n_others += 1
+            number[k] = of_old[-1] + n_others
+            if counts[partner]:
+                row |= {"event": "split", "other": of_old[partner]}
+        rows.append({"number": number[k], **row})
+    for q in np.flatnonzero(~np.isin(of_old, number)):
+        row = {"number": of_old[q], "event": "gone", "size": 0, "size_before": sizes_before[q], "shared": 0}
+        k = shared[:, q].argmax()
+        if shared[k, q]:
+            row |= {"event": "merged", "other": number[k]}
+        rows.append(row)
+    names = ("number", "event", "other", "size", "size_before", "shared")
+    schema = pa.schema([(name, pa.string() if name == "event" else pa.int64()) for name in names])
     numbers = np.full(int(of_new[-1]) + 1, -1)
     numbers[of_new] = number
     return Matching(
         np.append(number, -1)[now].astype(np.int32),
         numbers,
         int(np.count_nonzero(number[now[both]] != of_old[before[both]])),
-        pa.table(arrays),
+        pa.Table.from_pylist(sorted(rows, key=lambda row: row["number"]), schema=schema),
     )
 
 
@@ -634,20 +622,15 @@ def _rows_before(new: Any, old: Any, n_new: int, n_old: int) -> np.ndarray:
     """Return the old row of each new object, (n_new,) int64, -1 of those that there were not."""
     import pyarrow.compute as pc
 
-    names = [names_of_rows(found) for found in (new, old)]
-    are_ids = all(hasattr(of, "facts") or (hasattr(of, "nlevels") and is_names(of)) for of in names)
-    have_names = all(hasattr(of, "facts") or hasattr(of, "nlevels") for of in names)
-    if not are_ids and not (have_names and are_other_rows(*names)):
-        refuse_other_rows("old", names[1], "new", names[0])
+    of_new, of_old = names_of_rows(new), names_of_rows(old)
+    if not (isinstance(of_new, Ids) and isinstance(of_old, Ids)):
+        refuse_other_rows("old", of_old, "new", of_new)
         if n_old > n_new:
             raise InvalidInputError(
                 f"the old labels are of {n_old:,} objects but the new ones of {n_new:,}; give ids to both, "
                 "or new labels in which those objects come first."
             )
         return np.where(np.arange(n_new) < n_old, np.arange(n_new), -1)
-    of_new, of_old = (cast("Ids", stores.ids_of(of)) for of in names)
-    if n_new == n_old and of_new.facts.in_words == of_old.facts.in_words:  # the same ids, in order
-        return np.arange(n_new)
     rows = None
     if of_new.facts.dtype == of_old.facts.dtype:
         rows = pc.index_in(of_new.hold().values, value_set=of_old.hold().values)
@@ -657,5 +640,4 @@ def _rows_before(new: Any, old: Any, n_new: int, n_old: int) -> np.ndarray:
             "give consensuses of the same objects.",
             column=of_new.facts.name,
         )
-    found: np.ndarray = pc.fill_null(rows, -1).to_numpy(zero_copy_only=False)
-    return found
+    return np.asarray(pc.fill_null(rows, -1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -137,7 +136,6 @@ class Ensemble(Objects):
         if type(x) is np.ndarray and x.ndim == 2 and x.size and x.dtype.kind in "biuf" and is_whole:
             return Ensemble(*building.of_array(x, names, provenance))
         chosen = select(x, id=id, columns=columns, drop=drop, **how)
-        provenance |= as_read(how)
         return ensemble_of(_table_of(chosen), provenance=provenance, names=names)
 
     @classmethod
@@ -733,7 +731,7 @@ def import_labels(
     """
     how = {"missing": missing, "header": header}
     given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows, **how}
-    provenance = {"made_by": "import_labels", **provenance_of_files(source, given), **as_read(how)}
+    provenance = {"made_by": "import_labels", **provenance_of_files(source, given)}
     if _prepared(out, overwrite, provenance):
         return Ensemble.open(out)
     table = _table_of(select(source, id=id, columns=columns, drop=drop, **how))
@@ -748,20 +746,6 @@ def _prepared(out: StorePath, overwrite: bool, provenance: dict[str, Any]) -> bo
         return True
     commit.refuse_existing(out, overwrite, KIND)
     return False
-
-
-def as_read(how: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry of a provenance with how a table was read, as JSON values, if a call said so."""
-    given = {name: value for name, value in how.items() if value is not None}
-    text = json.dumps(given, default=_plain)
-    return {"read": json.loads(text, parse_constant=lambda _: None)} if given else {}
-
-
-def _plain(value: Any) -> Any:
-    """Return numbers of numpy, and sets, as JSON values; NaN and others of ``missing`` are null."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return list(value) if hasattr(value, "__iter__") else None
 
 
 def _reshaped(

@@ -1,4 +1,4 @@
-"""What stores of all kinds share: heads, arrays, files and ids, exports, and tables in notebooks.
+"""What stores of all kinds share: heads, arrays, files and ids, and exports.
 
 Ids are an array of numbers, or the text of all ids and where each of them ends.
 """
@@ -6,7 +6,6 @@ Ids are an array of numbers, or the text of all ids and where each of them ends.
 from __future__ import annotations
 
 import csv
-import html
 import io
 import os
 import zlib
@@ -202,16 +201,6 @@ class Objects:
         ids: np.ndarray = self.id_column.hold().values.to_numpy(zero_copy_only=False)
         return ids
 
-    def info(self) -> dict[str, Any]:
-        """Return a summary as JSON values."""
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        facts: dict[str, Any] = {}
-        for name, value in self.info().items():
-            facts |= value if isinstance(value, Mapping) else {name: value}
-        return facts_table(repr(self), facts)
-
 
 def reopened(kind: Any, *given: Any) -> Any:
     """Open a store where it is unpickled: a class method would be pickled as its bytecode."""
@@ -343,40 +332,3 @@ def export_to(
             listener.advance(len(columns[0]))
 
         yield write
-
-
-# In notebooks
-
-
-def facts_table(caption: str, facts: Mapping[str, Any]) -> str:
-    """Return names and values as an HTML table, floats to six digits; None values are left out."""
-    rows = "".join(
-        f"<tr><th scope='row' style='text-align:left'>{html.escape(str(name))}</th>"
-        f"<td style='text-align:left'>{html.escape(_text(value))}</td></tr>"
-        for name, value in facts.items()
-        if value is not None
-    )
-    return f"<table><caption>{html.escape(caption)}</caption>{rows}</table>"
-
-
-def first_rows(caption: str, columns: Mapping[str, Sequence[Any]]) -> str:
-    """Return columns as an HTML table of their first ten rows; the first column heads the rows."""
-    n_rows = len(next(iter(columns.values())))
-    told = caption if n_rows <= 10 else f"{caption}: 10 of {n_rows:,}"
-    head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in columns)
-    lines = []
-    for first, *others in list(zip(*columns.values(), strict=True))[:10]:
-        cells = "".join(f"<td>{html.escape(_text(value))}</td>" for value in others)
-        lines.append(f"<tr><th scope='row'>{html.escape(_text(first))}</th>{cells}</tr>")
-    return (
-        f"<table><caption>{html.escape(told)}</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(lines)}</tbody></table>"
-    )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(_text(item) for item in value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -71,5 +71,5 @@ def test_match__joins_objects_by_ids(tmp_path):
         match(text, old)
     with pytest.raises(InvalidInputError, match="old labels are of 60 objects but the new ones of 50"):
         match(new.labels, old)
-    with pytest.raises(InvalidInputError, match="the old labels are text"):
+    with pytest.raises(InvalidInputError, match="labels of the new or the old consensus are text"):
         match(labels, np.array(list("abc"))[labels])

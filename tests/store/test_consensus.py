@@ -80,12 +80,8 @@ def test_consensus__keeps_history_parameters_and_provenance(stored):
     assert json.loads(json.dumps(opened.info()))["n_objects"] == N_OBJECTS
 
 
-def test_consensus__repr_and_html(stored):
+def test_consensus__repr(stored):
     assert repr(stored).startswith("<Consensus by PCC: 25 objects, 3 clusters")
-    assert "<table>" in stored._repr_html_()
-    assert "objective" in stored._repr_html_()
-    size = stored.cluster_sizes()[1]  # of the 24 objects with a label
-    assert f"<tr><th scope='row'>1</th><td>{size}</td><td>{size / 24:.1%}</td></tr>" in stored._repr_html_()
 
 
 def test_create__accepts_blocks_in_any_order(tmp_path):

@@ -135,7 +135,7 @@ def test_generate__carries_ids_and_goes_by_them(tmp_path):
         ensemble = generate.kmeans(points, id="who", train=train, out=tmp_path / f"{train}.zarr", **options)
         assert ensemble.ids.tolist() == NAMES
         assert ensemble.provenance["features"] == ["0", "1"]
-    with refused("ids=", StoreExistsError):
+    with refused("other ids", StoreExistsError):
         generate.kmeans(points[::-1], id="who", out=tmp_path / "auto.zarr", **options)
     held = generate.diverse(points.reset_index(), n_clusters=2, algorithms="ward", id="who")
     assert held.ids.tolist() == NAMES
