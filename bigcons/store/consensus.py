@@ -602,7 +602,7 @@ def match(new: Any, old: Any) -> Matching:
         rows.append({"number": number[k], **row})
     for q in np.flatnonzero(~np.isin(of_old, number)):
         row = {"number": of_old[q], "event": "gone", "size": 0, "size_before": sizes_before[q], "shared": 0}
-        k = shared[:, q].argmax()
+        k = int(shared[:, q].argmax())
         if shared[k, q]:
             row |= {"event": "merged", "other": number[k]}
         rows.append(row)
