@@ -12,7 +12,6 @@ from numpy.random import Generator
 from bigcons.errors import InvalidInputError
 from bigcons.generate.training import check_range, fitted_kmeans, measure, quiet_scikit_learn
 from bigcons.io.batches import columns_source
-from bigcons.io.columns import Column, Columns
 from bigcons.io.features import open_features
 from bigcons.memory import PROCESS_BYTES
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
@@ -38,9 +37,6 @@ def diverse(
     *,
     n_clusters: int | tuple[int, int] = (2, 10),
     algorithms: str | Sequence[str] = "pcc",
-    id: Column | None = None,
-    columns: Columns | None = None,
-    drop: Columns | None = None,
     standardize: bool = True,
     memory: int | float | str | None = None,
     random_state: SeedLike = None,
@@ -50,7 +46,7 @@ def diverse(
     Parameters
     ----------
     features
-        As in `kmeans`; held in memory as float64.
+        As in `kmeans`, also of `bigcons.select`, which chooses columns and ids; held in memory as float64.
     n_clusters
         Number of clusters, or an inclusive range (low, high); each algorithm runs once for every number
         in it. The papers' tables are lost; the default is ours.
@@ -66,8 +62,6 @@ def diverse(
         self-organizing map, "som", and "hypergraph", a balanced cut of the hypergraph of features;
 
         and "random", their baseline of random labels.
-    id, columns, drop
-        As in `kmeans`.
     standardize
         Scale every column to mean 0 and variance 1; otherwise columns are unchanged. Constant columns
         are always dropped. Negative cosine and Jaccard similarities, common only in centered data, are
@@ -106,7 +100,7 @@ def diverse(
     check_flag("standardize", standardize)
     budget = beside_processes(memory, PROCESS_BYTES)
     seed, numbers = resolve_seed(random_state), range(low, high + 1)
-    data = open_features(features, id=id, columns=columns, drop=drop)
+    data = open_features(features)
     if high >= data.n_objects:
         raise InvalidInputError(
             f"n_clusters={high} but there are {data.n_objects:,} objects; use fewer clusters than objects."

@@ -24,11 +24,11 @@ from bigcons.disk.checkpoint import Snapshots, differences
 from bigcons.disk.commit import refuse_existing, refuse_other, stored_kind
 from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.generate import training
-from bigcons.generate.training import ClusterCount, Scheme, check_range
+from bigcons.generate.training import ClusterCount, Scheme
 from bigcons.io.columns import Column, Columns
 from bigcons.io.factorize import default_chunk_rows, label_dtype
 from bigcons.io.features import Features, open_features
-from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget, enough_for, format_size, parse_size
+from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget, enough_for, format_size
 from bigcons.run.engine import Engine, beside_processes, open_engine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
@@ -382,7 +382,9 @@ def object_views(
     Ensemble(1,000 objects x 8 partitions of 5 clusters, 75.0% missing, 8 kB in memory)
     """
     check_int("repetition", repetition, at_most=check_int("n_partitions", n_partitions))
-    scheme = Scheme("object_views", n_partitions, n_clusters, None, repetition, n_init=n_init)
+    scheme = Scheme(
+        "object_views", n_partitions, n_clusters, repetition / n_partitions, repetition, n_init=n_init
+    )
     return make_partitions(features, scheme, **options)
 
 
@@ -410,21 +412,16 @@ def make_partitions(
     check_flag("standardize", standardize)
     if isinstance(train, str):
         check_choice("train", train, ("auto", "all"))
-    else:
-        train = check_int("train", train)
-    if memory is not None:
-        parse_size(memory)
-    seed = resolve_seed(random_state)
-    asked = {"generator": scheme.name, "standardize": standardize, "train": train}
-    given = ("n_partitions", "n_init", "sample", "repetition", "n_features", "alpha_range", "largest_weight")
-    asked |= {name: value for name in given if (value := getattr(scheme, name)) is not None}
-    if scheme.n_clusters not in (None, "split"):
-        asked["n_clusters"] = check_range(scheme.n_clusters)
-    asked["seed"] = None if random_state is None else seed
-    finished = None if out is None else find_finished(out, asked, overwrite=overwrite)  # before any work
-    if random_state is None and out is not None and not overwrite:
-        kept_seed = seed_of_run(out, finished)
-        seed = seed if kept_seed is None else kept_seed
+    finished, seed = None, resolve_seed(random_state)
+    if out is not None:
+        if not overwrite and stored_kind(out) == "ensemble":
+            finished = Ensemble.open(out)
+        if finished is None or "generator" not in finished.provenance:
+            refuse_existing(out, overwrite, "ensemble")
+        refuse_wide(out, scheme.n_partitions)
+        if random_state is None and not overwrite:
+            kept_seed = seed_of_run(out, finished)
+            seed = seed if kept_seed is None else kept_seed
     with ExitStack() as stack:
         if out is not None:
             stack.enter_context(logging_how_to_resume(out, overwrite))
@@ -446,8 +443,11 @@ def make_partitions(
         scaling, rows = training.measure(data, subset if finished is None else None, standardize=standardize)
         encoding = data.encoding.with_scaling(scaling)
         made_with = {
-            **asked,
-            **({} if data.ids is None else {"ids": data.ids.facts.in_words}),
+            "generator": scheme.name,
+            "standardize": standardize,
+            "train": train,
+            "n_partitions": scheme.n_partitions,
+            "n_init": scheme.n_init,
             "n_clusters": scheme.ranges[0],
             "sample_rows": sample_rows,
             "n_objects": data.n_objects,
@@ -459,6 +459,12 @@ def make_partitions(
             "scikit_learn": sklearn_version,
             "seed": seed,
         }
+        if data.ids is not None:
+            made_with["ids"] = data.ids.facts.in_words
+        given = ("sample" if scheme.repetition is None else "repetition", "n_features", "alpha_range")
+        for name in (*given, "largest_weight"):
+            if getattr(scheme, name) is not None:
+                made_with[name] = getattr(scheme, name)
         run_facts = {name: value for name, value in made_with.items() if name not in ("features", "read")}
         output = None if out is None else Output(out, overwrite, not overwrite, run_facts)
         if finished is not None and output is not None:
@@ -468,8 +474,6 @@ def make_partitions(
         # gaps, and what varies of categories, were not known before all was read
         if len(scaling.gaps) or not data.encoding.is_plain:
             _, n_tasks, block_rows = make_plan(*shape, len(scaling.gaps), in_memory=out is None)
-        scheme, pool = training.make_pool(scheme, subset, rows, encoding)
-        del rows
         run = None if output is None else stack.enter_context(open_workspace(output, engine, 0))[1]
         if run is not None:
             run.load()  # refuses a run of other parameters
@@ -480,9 +484,7 @@ def make_partitions(
                 some = sets[first : first + at_once]
                 yield from map_kept(run, engine, task, some, [f"centers-{part[0]}" for part in some])
 
-        centers = training.train_centers(scheme, pool, sample_rows, map_sets)
-        reach = training.reach_of(centers, pool)
-        del pool
+        centers, reach = training.train_centers(scheme, subset, rows, encoding, sample_rows, map_sets)
         names = [f"p{u}" for u in range(scheme.n_partitions)]
         subsets = [scheme.subset(partitions[0]) for partitions in scheme.sets()]
 
@@ -506,28 +508,9 @@ def make_partitions(
             generator=Generator(encoding, names, centers, reach),
         )
         parts = [f"labels-{block.start}-{block.stop}" for block in data.blocks(block_rows)]
-        blocks = data.iterate(block_rows, gaps=True, sparse=True)
-        labels = engine.map(label, blocks) if run is None else map_kept(run, engine, label, blocks, parts)
+        labels = map_kept(run, engine, label, data.iterate(block_rows, gaps=True, sparse=True), parts)
         content = Content(header, [None] * len(names), labels)
         return ensemble_of_content(content, out, overwrite=overwrite)
-
-
-def find_finished(
-    out: str | os.PathLike[str], asked: Mapping[str, Any], *, overwrite: bool
-) -> Ensemble | None:
-    """Return the ensemble of a finished call at ``out``; None if ``out`` is free or may be overwritten.
-
-    Raises StoreExistsError for anything else at ``out``; for an ensemble with other parameters than those
-    ``asked`` for, the error names the difference. A parameter that is None matches any value.
-    """
-    if not overwrite and stored_kind(out) == "ensemble":
-        finished = Ensemble.open(out)
-        if "generator" in finished.provenance:
-            refuse_difference(finished, asked)
-            return finished
-    refuse_existing(out, overwrite, "ensemble")
-    refuse_wide(out, int(asked["n_partitions"]))
-    return None
 
 
 def refuse_difference(finished: Ensemble, wanted: Mapping[str, Any]) -> None:
@@ -558,8 +541,12 @@ def map_kept(
     folder, fingerprint = run.folder, run.fingerprint
 
     def find_or_make(named: tuple[str, Any]) -> tuple[bool, Any]:
-        kept = load(Snapshots(folder / named[0], {**fingerprint, "name": named[0]}))
-        return (True, kept) if kept is not None else (False, task(named[1]))
+        try:
+            snapshot = Snapshots(folder / named[0], {**fingerprint, "name": named[0]}).load()
+        except (CorruptStoreError, InvalidInputError) as error:  # damaged, or of another place or run
+            _log.warning("%s is made again: %s", folder / named[0], error)
+            snapshot = None
+        return (False, task(named[1])) if snapshot is None else (True, snapshot.arrays["values"])
 
     with closing(engine.map(find_or_make, zip(names, items, strict=True))) as results:
         for name, (is_kept, result) in zip(names, results, strict=True):
@@ -569,16 +556,6 @@ def map_kept(
                 run.check_lock()
                 Snapshots(folder / name, {**fingerprint, "name": name}).save({"values": result}, {})
             yield result
-
-
-def load(part: Snapshots) -> Any:
-    """Return the result in a part; None if there is none, or it is damaged, or of another place or run."""
-    try:
-        snapshot = part.load()
-    except (CorruptStoreError, InvalidInputError) as error:
-        _log.warning("%s is made again: %s", part.folder, error)
-        return None
-    return None if snapshot is None else snapshot.arrays["values"]
 
 
 def make_plan(
@@ -601,7 +578,7 @@ def make_plan(
     """
     width, n_features = data.row_values + n_gaps, data.n_features + n_gaps
     read_values, value_bytes = min(data.chunk_rows, data.n_objects) * width, data.dtype.itemsize
-    pool_rows = training.choose_pool_rows(sample_rows, data.n_objects, scheme.share)
+    pool_rows = training.choose_pool_rows(sample_rows, data.n_objects, scheme.sample)
     pool, unscaled = pool_rows * (4 * width + 8), pool_rows * width * value_bytes
     sets, k, p = scheme.sets(), scheme.ranges[0][1], training.n_landmarks(sample_rows, n_features)
     n_centers = sum(p if scheme.is_by_landmarks(partitions[0]) else k for partitions in sets)

@@ -6,18 +6,13 @@ depend on how the data are stored or read.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from bigcons.disk.commit import is_store
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidInputError
 from bigcons.io.batches import columns_source, values_of
-from bigcons.io.factorize import label_dtype, rechunk
-from bigcons.io.features import open_features
 from bigcons.kernels.draws import draw_labels
 from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed
@@ -39,8 +34,7 @@ def from_memberships(
     ----------
     memberships
         ``(n_objects, n_clusters)``, nonnegative rows that sum to 1 or, for unlabeled objects, are all 0:
-        a Consensus or its path, or a source of `bigcons.io.features.open_features` (an array, or a
-        path to .npy, .zarr, .parquet, .csv). Objects that the consensus does not label get -1.
+        an array or a Consensus, where objects without a label get -1.
     n_partitions
         Number of partitions to draw.
     random_state
@@ -62,37 +56,30 @@ def from_memberships(
     """
     check_int("n_partitions", n_partitions)
     seed = resolve_seed(random_state)
-    if isinstance(memberships, (str, os.PathLike)) and is_store(memberships):
-        memberships = Consensus.open(memberships)
     if isinstance(memberships, Consensus):
-        where, blocks = memberships.path, _rows_of(memberships)
+        where, n_objects = str(memberships.path), memberships.n_objects
     else:
-        features = open_features(memberships)
-        where = "memberships" if features.where == "features" else features.where
-        blocks = (values for _, values in features.iterate())
-    parts, n_before = [], 0
-    for index, rows in enumerate(rechunk(blocks, SEGMENT_ROWS)):
+        where, memberships = "memberships", np.asarray(memberships)
+        n_objects = len(memberships)
+    parts = []
+    for block in row_blocks(n_objects, SEGMENT_ROWS):
+        if isinstance(memberships, Consensus):
+            rows = memberships.read_memberships(block.start, block.stop)
+            rows[memberships.read_labels(block.start, block.stop) < 0] = 0
+        else:
+            rows = memberships[block.start : block.stop]
         sums = rows.sum(axis=1, dtype=np.float64)
         fits = (rows >= 0).all(axis=1) & ((np.abs(sums - 1) <= SUM_TOLERANCE) | (sums == 0))
         if not fits.all():
             row = int(fits.argmin())
             raise InvalidInputError(
-                f"{where} has row {n_before + row} with minimum {rows[row].min():g} and "
+                f"{where} has row {block.start + row} with minimum {rows[row].min():g} and "
                 f"sum {sums[row]:g}; memberships must be >= 0 and sum to 1 (or all be 0: unlabeled)."
             )
-        rng = generator(seed, "generate.from_memberships", index)
+        rng = generator(seed, "generate.from_memberships", block.index)
         parts.append(draw_labels(rows, rng.random((len(rows), n_partitions))))
-        n_before += len(rows)
     provenance = {"generator": "from_memberships", "seed": seed, "source": where}
     return _ensemble_of(np.concatenate(parts).T, provenance)
-
-
-def _rows_of(consensus: Any) -> Iterable[np.ndarray]:
-    """Yield the memberships of a consensus, 0 for unlabeled objects."""
-    for block in consensus.blocks():
-        rows = consensus.read_memberships(block.start, block.stop)
-        rows[consensus.read_labels(block.start, block.stop) < 0] = 0
-        yield rows
 
 
 def mask_labels(ensemble: object, share: float, *, random_state: SeedLike = None) -> Ensemble:
@@ -140,7 +127,6 @@ def noisy_copies(
     *,
     n_partitions: int = 8,
     noise: float,
-    n_clusters: int | None = None,
     random_state: SeedLike = None,
 ) -> Ensemble:
     """Return an ensemble, in memory, of copies of one clustering with noise and permuted labels.
@@ -157,8 +143,6 @@ def noisy_copies(
         Number of copies, r.
     noise
         Share of the labels to replace, from 0 to 1.
-    n_clusters
-        Number of clusters, k; by default that of ``labels``.
     random_state
         Seed.
 
@@ -179,11 +163,8 @@ def noisy_copies(
     check_number("noise", noise, at_least=0, at_most=1)
     seed = resolve_seed(random_state)
     clustering = Ensemble.from_labels(np.asarray(labels)[:, None])
-    n_known = clustering.n_base_clusters
-    k = n_known if n_clusters is None else check_int("n_clusters", n_clusters)
-    if k < n_known:
-        raise InvalidInputError(f"n_clusters={k} but labels has {n_known} clusters; use at least that many.")
-    codes = clustering.read(0, clustering.n_objects)[:, 0].astype(label_dtype([k]), copy=False)
+    k = clustering.n_base_clusters
+    codes = clustering.read(0, clustering.n_objects)[:, 0]
     copies = np.tile(codes, (n_partitions, 1))
     for u, copy in enumerate(copies):
         renumbering = np.append(generator(seed, "generate.noisy_copies.order", u).permutation(k), MISSING)

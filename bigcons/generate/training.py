@@ -47,8 +47,8 @@ N_NEAREST = 5
 AT_ONCE = 1 << 21
 """Distances held at once."""
 
-ClusterCount = int | tuple[int, int] | range | str
-"""An integer, an inclusive range (low, high), a range of Python, or "split"."""
+ClusterCount = int | tuple[int, int] | str
+"""An integer, an inclusive range (low, high), or "split"."""
 
 BY_LANDMARKS = {"mixed": 1, "landmarks": 2}
 """By the name of a scheme, how many of every two partitions are by landmarks."""
@@ -65,8 +65,8 @@ class Scheme:
     n_partitions: int = 100
     n_clusters: ClusterCount | None = None
     """None: 2 to 30 by k-means and 2 to 20 by landmarks, as far as the objects reach."""
-    sample: float | None = 1.0
-    """The share of the objects that a partition sees; None if they are dealt."""
+    sample: float = 1.0
+    """The share of the objects that a partition sees."""
     repetition: int | None = None
     """Partitions to which an object is dealt, on average, of `n_partitions`."""
     n_features: int | None = None
@@ -87,16 +87,14 @@ class Scheme:
     smooth: tuple[int, ...] | None = None
     """Once known, the columns that landmarks see; None for all: see `make_pool`."""
 
-    def __post_init__(self) -> None:
-        check_int("n_partitions", self.n_partitions)
-        check_int("n_init", self.n_init)
-
     def of_objects(self, n_objects: int, chunk_rows: int, *, limit: bool = False) -> Scheme:
         """Return the scheme for so many objects; raises InvalidInputError if partitions see too few.
 
         ``limit``: partitions have at most as many clusters as objects instead.
         """
-        n_seen, ranges = round(self.share * n_objects), self.ranges
+        check_int("n_partitions", self.n_partitions)
+        check_int("n_init", self.n_init)
+        n_seen, ranges = round(self.sample * n_objects), self.ranges
         if self.repetition is not None:
             n_seen = self.repetition * n_objects // self.n_partitions
         if self.n_clusters == "split":
@@ -129,16 +127,11 @@ class Scheme:
 
     # Objects
 
-    @property
-    def share(self) -> float:
-        """The share of the objects that a partition sees."""
-        return self.repetition / self.n_partitions if self.repetition else float(self.sample or 1.0)
-
     def subset(self, u: int) -> Subset:
         """Return the objects of partition ``u``."""
         deal = None if self.repetition is None else (self.n_partitions, self.repetition)
         stream = f"generate.{self.name}.subset"
-        return Subset(self.n_objects, self.share, self.segment_rows, self.seed, stream, u, deal)
+        return Subset(self.n_objects, self.sample, self.segment_rows, self.seed, stream, u, deal)
 
     def pool(self, n_rows: int) -> Subset:
         """Return the objects from which samples of so many are drawn in all."""
@@ -195,8 +188,6 @@ class Scheme:
 
 def check_range(n_clusters: Any) -> tuple[int, int]:
     """Return a number or a range of clusters as ``(low, high)``."""
-    if isinstance(n_clusters, range) and len(n_clusters) and n_clusters.step == 1:
-        n_clusters = n_clusters[0], n_clusters[-1]
     if isinstance(n_clusters, (int, np.integer)):
         return (check_int("n_clusters", n_clusters),) * 2
     if isinstance(n_clusters, (tuple, list)) and len(n_clusters) == 2:
@@ -349,7 +340,7 @@ def measure(
 
     Raises InvalidInputError if no column varies, or if one has values too large for float32.
     """
-    total: Moments | None = None
+    moments: Any = None
     checksum, rows = 0, []
     with progress("measure the features", features.n_objects) as listener, np.errstate(all="ignore"):
         for block, values in features.iterate(gaps=True, sparse=True):
@@ -360,16 +351,10 @@ def measure(
             for array in stored:
                 checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
             part = Moments.of(values)
-            total = part if total is None else total.merge(part)
+            moments = part if moments is None else moments.merge(part)
             if subset is not None:
                 rows.append(values[subset.rows(block.start, block.stop) - block.start])
             listener.advance(block.n_rows)
-    assert total is not None  # noqa: S101 - features have at least one row
-    return _scaling(features, total, checksum, standardize), rows
-
-
-def _scaling(features: Features, moments: Moments, checksum: int, standardize: bool) -> Scaling:
-    """Return the scaling by the moments of all rows."""
     n, encoding = features.n_objects, features.encoding
     deviation = np.sqrt(moments.squares / np.maximum(moments.n, 1.0))
     kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
@@ -405,7 +390,7 @@ def _scaling(features: Features, moments: Moments, checksum: int, standardize: b
         )
     if features.is_sparse:  # stay so; distances are the same
         mean = np.zeros(len(kept))
-    return Scaling(kept, mean, scale, gaps, heights, shares, checksum)
+    return Scaling(kept, mean, scale, gaps, heights, shares, checksum), rows
 
 
 # Samples
@@ -430,19 +415,21 @@ def n_landmarks(n_objects: int, n_features: int) -> int:
     return min(most, max(n_objects // OBJECTS_PER_LANDMARK, min(n_objects, N_NEAREST)))
 
 
-class Pool(NamedTuple):
-    """The objects from which the samples are drawn."""
-
-    rows: np.ndarray
-    """Ascending."""
-    points: Any
-    """``(n_rows, n_features)`` float32, scaled; dense, or compressed sparse rows."""
+# Centers
 
 
-def make_pool(
-    scheme: Scheme, subset: Subset, rows: list[Any], encoding: FeatureEncoding
-) -> tuple[Scheme, Pool]:
-    """Return the scheme for the features, and the pool of the rows of a subset, scaled part by part.
+def train_centers(
+    scheme: Scheme,
+    subset: Subset,
+    rows: list[Any],
+    encoding: FeatureEncoding,
+    sample_rows: int,
+    map_sets: Callable[[Callable[[Any], np.ndarray], list[tuple[int, ...]]], Iterable[np.ndarray]],
+) -> tuple[Centers, float]:
+    """Return the centers of all partitions, and the distance within which 99 % of some objects are.
+
+    ``rows`` are of the pool, a ``subset``, not yet scaled, and are gone then; ``map_sets`` maps a task over
+    the sets, as an engine does.
 
     A graph of nearest neighbors falls apart along columns of two values: booleans, categories, and what tells
     gaps. Landmarks do not see them, unless these hold more than a third of the variance, or points are
@@ -450,10 +437,9 @@ def make_pool(
     """
     from scipy.sparse import vstack
 
-    scaling = encoding.scaling
-    assert scaling is not None  # noqa: S101 - the features have been measured
+    scaling: Any = encoding.scaling
     features = np.unique(encoding.columns_of_numbers(), return_inverse=True)[1]
-    n_varying = int(features.max()) + 1
+    n_varying, width = int(features.max()) + 1, len(features)
     if scheme.n_features is not None and scheme.n_features > n_varying:
         raise InvalidInputError(
             f"n_features={scheme.n_features} but only {n_varying} features vary; use fewer."
@@ -466,48 +452,43 @@ def make_pool(
             first += len(part)
     else:
         points = vstack([scaling.apply(part) for part in rows], "csr")
+    rows.clear()
     if scheme.name in BY_LANDMARKS and isinstance(points, np.ndarray):
         is_smooth = ((points != points.min(axis=0)) & (points != points.max(axis=0))).any(axis=0)
         variances = points.var(axis=0, dtype=np.float64)
         if not is_smooth.all() and 3 * variances[is_smooth].sum() >= 2 * variances.sum():
             scheme = replace(scheme, smooth=tuple(np.flatnonzero(is_smooth).tolist()))
-    return scheme, Pool(subset.rows(0, scheme.n_objects), points)
-
-
-# Centers
-
-
-def train_centers(
-    scheme: Scheme,
-    pool: Pool,
-    sample_rows: int,
-    map_sets: Callable[[Callable[[Any], np.ndarray], list[tuple[int, ...]]], Iterable[np.ndarray]],
-) -> Centers:
-    """Return the centers of all partitions; ``map_sets`` maps a task over the sets, as an engine does."""
-    sets, width, trained = scheme.sets(), len(scheme.features), []
+    sets, trained = scheme.sets(), []
+    train = partial(train_set, scheme, subset.rows(0, scheme.n_objects), points, sample_rows)
     with quiet_scikit_learn(), progress("train partitions", len(sets), "sets of centers") as listener:
-        for centers in map_sets(partial(train_set, scheme, pool, sample_rows), sets):
-            trained.append(centers)
+        for of_set in map_sets(train, sets):
+            trained.append(of_set)
             listener.advance(1)
-    set_of = np.empty(scheme.n_partitions, np.int64)
+    set_of, squares = np.empty(scheme.n_partitions, np.int64), np.ones((len(sets), width))
     clusters = [np.empty(0, np.int64)] * scheme.n_partitions
-    for s, (partitions, centers) in enumerate(zip(sets, trained, strict=True)):
+    for s, (partitions, of_set) in enumerate(zip(sets, trained, strict=True)):
         set_of[list(partitions)] = s
         for column, u in enumerate(partitions, width + 1):
-            clusters[u] = np.unique(centers[:, column].astype(np.int64), return_inverse=True)[1]
-    weights = [scheme.weights(partitions[0]) for partitions in sets]
-    squares = np.ones((1, width))
-    if any(of_set is not None for of_set in weights):
-        ones = np.ones(width)
-        squares = np.array([ones if of_set is None else of_set.astype(np.float64) ** 2 for of_set in weights])
-    return Centers.of([centers[:, : width + 1] for centers in trained], set_of, clusters, squares)
+            clusters[u] = np.unique(of_set[:, column].astype(np.int64), return_inverse=True)[1]
+        weights = scheme.weights(partitions[0])
+        if weights is not None:
+            squares[s] = weights.astype(np.float64) ** 2
+    squares = squares if (squares != 1.0).any() else squares[:1]
+    centers = Centers.of([of_set[:, : width + 1] for of_set in trained], set_of, clusters, squares)
+    n_chosen = min(points.shape[0], 10_000, max((1 << 22) // width, 1))
+    some = points[np.arange(n_chosen) * points.shape[0] // n_chosen]
+    nearest = centers.label(some, np.ones((len(sets), n_chosen), bool))[1]
+    return centers, float(np.quantile(centers.distances(some, nearest), 0.99))
 
 
-def train_set(scheme: Scheme, pool: Pool, sample_rows: int, partitions: tuple[int, ...]) -> np.ndarray:
+def train_set(
+    scheme: Scheme, rows: np.ndarray, points: Any, sample_rows: int, partitions: tuple[int, ...]
+) -> np.ndarray:
     """Return the centers of a set and their clusters, float64 of `n_features + 1 + n_partitions` columns.
 
-    Of each center the coordinates and half the squared length, as `Centers` has them, and its cluster in
-    each of the ``partitions``. Every center is the nearest one of some object.
+    ``points`` (n_rows, n_features) float32 are scaled, dense or sparse, of the ``rows`` of the pool,
+    ascending. Of each center the coordinates and half the squared length, as `Centers` has them, and its
+    cluster in each of the ``partitions``. Every center is the nearest one of some object.
     """
     u = partitions[0]
     is_by_landmarks = scheme.is_by_landmarks(u)
@@ -515,13 +496,13 @@ def train_set(scheme: Scheme, pool: Pool, sample_rows: int, partitions: tuple[in
     chosen = []  # rows of the pool that the partitions see
     subset = scheme.subset(u)
     for block in row_blocks(scheme.n_objects, ROWS_AT_ONCE):
-        first, last = np.searchsorted(pool.rows, (block.start, block.stop))
-        is_seen = subset.mask(block.start, block.stop)[pool.rows[first:last] - block.start]
+        first, last = np.searchsorted(rows, (block.start, block.stop))
+        is_seen = subset.mask(block.start, block.stop)[rows[first:last] - block.start]
         chosen.append(first + np.flatnonzero(is_seen))
     seen = np.concatenate(chosen)
     if is_sample := len(seen) > sample_rows:
         seen = np.sort(rng.choice(seen, size=sample_rows, replace=False, shuffle=False))
-    points = pool.points[seen]
+    points = points[seen]
     n_rows, width = points.shape
     weights = scheme.weights(u)
     with one_thread():
@@ -637,15 +618,6 @@ def embedding(points: Any, landmarks: np.ndarray, n_vectors: int) -> tuple[np.nd
         wanted = [max(p - n_vectors, 0), p - 1]
         vectors = scipy.linalg.eigh(alike * scales * scales[:, None], subset_by_index=wanted)[1]
     return vectors[:, ::-1] * scales[:, None], degrees
-
-
-def reach_of(centers: Centers, pool: Pool) -> float:
-    """Return the distance from the centers within which 99 % of some objects of the pool are."""
-    n_rows, width = pool.points.shape
-    n_chosen = min(n_rows, 10_000, max((1 << 22) // width, 1))
-    points = pool.points[np.arange(n_chosen) * n_rows // n_chosen]
-    nearest = centers.label(points, np.ones((len(centers.offsets) - 1, n_chosen), bool))[1]
-    return float(np.quantile(centers.distances(points, nearest), 0.99))
 
 
 @contextmanager

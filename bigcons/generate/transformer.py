@@ -13,7 +13,6 @@ from bigcons.generate.training import (
     Scheme,
     choose_pool_rows,
     choose_sample_rows,
-    make_pool,
     measure,
     train_centers,
 )
@@ -105,9 +104,8 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         subset = scheme.pool(choose_pool_rows(sample_rows, data.n_objects, sample))
         self._scaling, rows = measure(data, subset, standardize=self.standardize)
         encoding = data.encoding.with_scaling(self._scaling)
-        scheme, pool = make_pool(scheme, subset, rows, encoding)
         with open_engine(self.client) as engine:
-            self._centers = train_centers(scheme, pool, sample_rows, engine.map)
+            self._centers = train_centers(scheme, subset, rows, encoding, sample_rows, engine.map)[0]
         self.n_clusters_: np.ndarray = self._centers.n_clusters
         return self
 

@@ -70,11 +70,8 @@ def test_from_memberships__frequencies_are_the_memberships():
 
 def test_from_memberships__the_same_however_stored_and_run(memberships, tmp_path):
     expected = drawn(memberships)
-    np.save(tmp_path / "z.npy", memberships)
     Consensus.write(tmp_path / "z.zarr", memberships.argmax(axis=1), memberships, chunk_rows=1000)
-    np.testing.assert_array_equal(drawn(tmp_path / "z.npy"), expected)
     rounded = drawn(memberships.astype(np.float32))
-    np.testing.assert_array_equal(drawn(str(tmp_path / "z.zarr")), rounded)
     np.testing.assert_array_equal(drawn(Consensus.open(tmp_path / "z.zarr")), rounded)
     assert not np.array_equal(drawn(memberships, random_state=1), expected)
 
@@ -82,7 +79,7 @@ def test_from_memberships__the_same_however_stored_and_run(memberships, tmp_path
 def test_from_memberships__unlabeled_objects_stay_so(memberships, tmp_path):
     labels = np.where(np.arange(N_OBJECTS) % 10 == 0, -1, memberships.argmax(axis=1))
     Consensus.write(tmp_path / "z.zarr", labels, memberships)
-    labels_of_store = drawn(tmp_path / "z.zarr")
+    labels_of_store = drawn(Consensus.open(tmp_path / "z.zarr"))
     np.testing.assert_array_equal(labels_of_store < 0, np.repeat(labels[:, None] < 0, 6, axis=1))
     zeros = np.where(labels[:, None] < 0, 0, memberships).astype(np.float32)
     np.testing.assert_array_equal(drawn(zeros), labels_of_store)
@@ -93,7 +90,7 @@ def test_from_memberships__unlabeled_objects_stay_so(memberships, tmp_path):
     [
         ([[0.5, 0.5], [0.5, 0.4]], "memberships has row 1 with minimum 0.4 and sum 0.9"),
         ([[0.5, 0.5], [1.5, -0.5]], "row 1 with minimum -0.5"),
-        ([[0.5, 0.5], [0.5, np.nan]], "nan at row 1"),
+        ([[0.5, 0.5], [0.5, np.nan]], "row 1 with minimum nan"),
     ],
 )
 def test_from_memberships__names_the_row_off_the_simplex(wrong, message):
@@ -105,7 +102,7 @@ def test_from_memberships__rejects_labels_only(tmp_path):
     with Consensus.create(tmp_path / "hard.zarr", n_objects=3, n_clusters=2, memberships=False) as writer:
         writer.write(0, np.array([0, 1, 1]))
     with pytest.raises(InvalidInputError, match="labels only"):
-        drawn(tmp_path / "hard.zarr")
+        drawn(Consensus.open(tmp_path / "hard.zarr"))
 
 
 # Deleted labels
@@ -203,7 +200,6 @@ def test_noisy_copies__take_any_labels_and_keep_gaps():
     ("how", "message"),
     [
         ({"noise": 1.5}, "noise=1.5"),
-        ({"noise": 0.1, "n_clusters": 2}, "n_clusters=2 but labels has 3 clusters"),
         ({"noise": 0.1, "n_partitions": 0}, "n_partitions=0"),
     ],
 )

@@ -137,7 +137,7 @@ def test_generate__carries_ids_and_goes_by_them(tmp_path):
         assert ensemble.provenance["features"] == ["0", "1"]
     with refused("other ids", StoreExistsError):
         generate.kmeans(points[::-1], id="who", out=tmp_path / "auto.zarr", **options)
-    held = generate.diverse(points.reset_index(), n_clusters=2, algorithms="ward", id="who")
+    held = generate.diverse(bc.select(points.reset_index(), id="who"), n_clusters=2, algorithms="ward")
     assert held.ids.tolist() == NAMES
     consensus = bc.Consensus.write(tmp_path / "c.zarr", np.asarray(held)[:, 0], None, ids=ensemble)
     assert consensus.to_pandas().index.equals(points.index)
