@@ -76,7 +76,7 @@ class DataBudget(NamedTuple):
         if needed > self.n_bytes:
             total = needed + self.processes
             raise MemoryBudgetError(
-                f"{what} need {format_size(needed)}, over the {format_size(self.n_bytes)} available; "
+                f"{what} need {format_size(needed)}, over the {format_size(max(self.n_bytes, 0))} available; "
                 f"raise memory to {enough_for(total)}, or {remedy}.",
                 needed=total,
                 budget=self.n_bytes + self.processes,

@@ -988,14 +988,14 @@ def pcc_objective(
     source = as_ensemble(x) if are_all else pairs_of(pairs, rows.n_objects)
     n = source.n_objects
     rows = MembershipRows("memberships", memberships, n, "the ensemble has" if are_all else "pairs has")
-    value, _, _, parameter = chosen.compiled
+    value, _, _ = chosen.compiled
     if isinstance(source, PairTable):
-        return float(over_pairs(*source.edges(), rows.read(Block(0, 0, n)), value, parameter))
+        return float(over_pairs(*source.edges(), rows.read(Block(0, 0, n)), value))
     ensemble = source
     if not constant:
-        if chosen.label != "l2":
+        if chosen.name != "l2":
             raise InvalidInputError(
-                f"constant=False with divergence={chosen.label!r}; only 'l2' has such a constant."
+                f"constant=False with divergence={chosen.name!r}; only 'l2' has such a constant."
             )
 
         def sums_of_block(block: Block) -> Any:
@@ -1013,7 +1013,7 @@ def pcc_objective(
     side = 512  # of a tile of the n x n square, so that two blocks of labels stay in the cache
 
     def value_of_tiles(block: Block) -> float:
-        return float(over_tile(labels, all_rows, block.start, block.stop, side, value, parameter))
+        return float(over_tile(labels, all_rows, block.start, block.stop, side, value))
 
     with open_engine(client) as engine:
         return fold(engine, row_blocks(n, side), value_of_tiles, lambda a, b: a + b)

@@ -434,7 +434,7 @@ def solve(
     solve resumes when the command is repeated; a completed one is reported as such.
 
     Each parameter of the method is a further option; `bigcons methods NAME` lists them. For -m pcc:
-    --divergence l2|kl|power:P, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
+    --divergence l2|kl, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
     not given take the method's defaults; those it does not have are refused.
     """
     from bigcons.io.files import refuse_missing

@@ -19,8 +19,8 @@ from bigcons.errors import InvalidInputError
 from bigcons.io.features import Features, open_features
 from bigcons.memory import Block, DataBudget, parse_size, row_blocks
 from bigcons.progress import progress
-from bigcons.run.engine import Engine, open_engine
-from bigcons.store.ensemble import Ensemble, as_ensemble
+from bigcons.run.engine import open_engine
+from bigcons.store.ensemble import as_ensemble
 from bigcons.validation import check_choice, check_flag, check_partition_weights
 
 CHOICES = ("vertex", "sorted")
@@ -39,7 +39,7 @@ def did_matrix(
     exclude_self: bool = False,
     increments: str = "vertex",
     pair_model: str = "increments",
-    memory: int | str = "4GB",
+    memory: Any = "4GB",
     client: object = None,
 ) -> np.ndarray:
     """Return the co-association by dissimilarity increments: ``(n_objects, n_objects)`` float64, asymmetric.
@@ -86,96 +86,79 @@ def did_matrix(
     >>> bc.coassociation.did_matrix(features, labels)[0].round(2)
     array([0.7, 1. , 0.7, 0. , 0. , 0. ])
     """
-    ensemble, budget = as_ensemble(x), DataBudget(parse_size(memory))
-    with open_engine(client) as engine:
-        options = normalize, weights, exclude_self, increments, pair_model
-        return similarity_matrix(features, ensemble, engine, budget, 8, *options)
-
-
-def similarity_matrix(
-    features: Any,
-    ensemble: Ensemble,
-    engine: Engine,
-    budget: DataBudget,
-    bytes_per_pair: int,
-    normalize: str,
-    weights: Any,
-    exclude_self: bool,
-    increments: str,
-    pair_model: str,
-) -> np.ndarray:
-    """Return the matrix of `did_matrix`, if ``bytes_per_pair`` of objects fit beside what it needs itself."""
     from scipy.spatial.distance import cdist
 
     check_choice("normalize", normalize, NORMALIZATIONS)
     check_choice("pair_model", pair_model, PAIR_MODELS)
     check_choice("increments", increments, CHOICES)
     check_flag("exclude_self", exclude_self)
-    by_increments, n, M = pair_model == "increments", ensemble.n_objects, ensemble.n_partitions
-    if not by_increments and (exclude_self or increments != "vertex"):
-        raise InvalidInputError(
-            f"exclude_self={exclude_self}, increments={increments!r} with pair_model='coassociation', which "
-            "has no increments; leave them out."
-        )
+    budget = memory if isinstance(memory, DataBudget) else DataBudget(parse_size(memory))
+    ensemble, by_increments = as_ensemble(x), pair_model == "increments"
+    n, M, offsets = ensemble.n_objects, ensemble.n_partitions, ensemble.offsets
     weights = np.ones(M) if weights is None else check_partition_weights(weights, M)
-    source = _open_points(features, n)
-    # labels and features, held and being read; of each pair in flight distance, sums, masks, terms of the law
-    held = n * (M * (2 * ensemble.dtype.itemsize + 9 + 12 * exclude_self) + 16 * source.n_features)
-    held += PAIRS_PER_TASK * 100 * engine.in_flight
-    what = f"the increments of all pairs of {n:,} objects"
-    budget.check(held + bytes_per_pair * n**2, what, "use eac-single, which needs labels only")
-    points, labels = _read_points(source), np.array(ensemble.read(0, n).T, order="C")
-    observed = labels >= 0 if normalize == "observed" else None
-    # of clusters their mean increments, of objects in their clusters the nearest neighbor and its distance
-    means, to_nearest = np.zeros(ensemble.n_base_clusters), np.full((M, n), np.inf)
-    n_excluding = M if exclude_self else 0
-    nearest, to_next = np.full((n_excluding, n), -1, np.int32), np.full((n_excluding, n), np.inf)
+    with open_engine(client) as engine:
+        source = _open_points(features, n)
+        # labels and features, held and being read; of each pair in flight distance, sums, masks, terms
+        held = n * (M * (2 * ensemble.dtype.itemsize + 9 + 12 * exclude_self) + 16 * source.n_features)
+        held += PAIRS_PER_TASK * 100 * engine.in_flight
+        what = f"the increments of all pairs of {n:,} objects"
+        budget.check(held + 8 * n**2, what, "use eac-single, which needs labels only")
+        points, labels = (
+            np.ascontiguousarray(source.read(0, n), np.float64),
+            np.array(ensemble.read(0, n).T, order="C"),
+        )
+        observed = labels >= 0 if normalize == "observed" else None
+        # of clusters their mean increments, of objects the nearest neighbor in the cluster and its distance
+        means, to_nearest = np.zeros(ensemble.n_base_clusters), np.full((M, n), np.inf)
+        n_excluding = M if exclude_self else 0
+        nearest, to_next = np.full((n_excluding, n), -1, np.int32), np.full((n_excluding, n), np.inf)
 
-    def measure(members: np.ndarray) -> tuple[float, SpanningTree] | None:
-        if len(members) < 3:
-            return None
-        tree = spanning_tree(points[members])
-        return float(tree.increments(increments).mean()), tree
+        def measure(members: np.ndarray) -> tuple[float, SpanningTree] | None:
+            if len(members) < 3:
+                return None
+            tree = spanning_tree(points[members])
+            return float(tree.increments(increments).mean()), tree
 
-    clusters = [(u, members) for u in range(M if by_increments else 0) for members in _clusters_of(labels[u])]
-    with progress("increments", len(clusters), "clusters") as listener:
-        measured = engine.map(measure, (members for _, members in clusters))
-        for (u, members), cluster in zip(clusters, measured, strict=True):
-            if cluster is None:  # too small to have increments
-                labels[u, members] = -1
-                continue
-            means[ensemble.offsets[u] + labels[u, members[0]]], tree = cluster
-            to_nearest[u, members] = tree.distance
-            if exclude_self:
-                nearest[u, members], to_next[u, members] = members[tree.nearest], tree.next_distance
-            listener.advance(1)
-    offsets = ensemble.offsets
+        clusters = [
+            (u, members) for u in range(M if by_increments else 0) for members in _clusters_of(labels[u])
+        ]
+        with progress("increments", len(clusters), "clusters") as listener:
+            measured = engine.map(measure, (members for _, members in clusters))
+            for (u, members), cluster in zip(clusters, measured, strict=True):
+                if cluster is None:  # too small to have increments
+                    labels[u, members] = -1
+                    continue
+                means[offsets[u] + labels[u, members[0]]], tree = cluster
+                to_nearest[u, members] = tree.distance
+                if exclude_self:
+                    nearest[u, members], to_next[u, members] = members[tree.nearest], tree.next_distance
+                listener.advance(1)
 
-    def rows_of_band(band: Block) -> np.ndarray:
-        """Return the rows of the matrix of a band of objects."""
-        part = slice(band.start, band.stop)
-        distances = cdist(points[part], points)
-        total = np.zeros(distances.shape)
-        seen = np.full(distances.shape, weights.sum() if observed is None else 0.0)
-        for u, weight in enumerate(weights):
-            if observed is not None:
-                seen += weight * (observed[u, part, None] & observed[u])
-            i, j = np.nonzero((labels[u, part, None] == labels[u]) & (labels[u] >= 0))
-            if not by_increments:
-                total[i, j] += weight
-                continue
-            to_neighbor = to_nearest[u, j]
-            if exclude_self:
-                to_neighbor = np.where(nearest[u, j] == i + band.start, to_next[u, j], to_neighbor)
-            of_pairs = np.abs(distances[i, j] - to_neighbor)
-            total[i, j] += weight * increment_ratio(of_pairs, means[offsets[u] + labels[u, j]])
-        return np.divide(total, seen, out=total, where=seen > 0)
+        def rows_of_band(band: Block) -> np.ndarray:
+            """Return the rows of the matrix of a band of objects."""
+            part = slice(band.start, band.stop)
+            distances = cdist(points[part], points)
+            total = np.zeros(distances.shape)
+            seen = np.full(distances.shape, weights.sum() if observed is None else 0.0)
+            for u, weight in enumerate(weights):
+                if observed is not None:
+                    seen += weight * (observed[u, part, None] & observed[u])
+                i, j = np.nonzero((labels[u, part, None] == labels[u]) & (labels[u] >= 0))
+                if not by_increments:
+                    total[i, j] += weight
+                    continue
+                to_neighbor = to_nearest[u, j]
+                if exclude_self:
+                    to_neighbor = np.where(nearest[u, j] == i + band.start, to_next[u, j], to_neighbor)
+                of_pairs = np.abs(distances[i, j] - to_neighbor)
+                total[i, j] += weight * increment_ratio(of_pairs, means[offsets[u] + labels[u, j]])
+            return np.divide(total, seen, out=total, where=seen > 0)
 
-    matrix, bands = np.empty((n, n)), row_blocks(n, max(PAIRS_PER_TASK // n, 1))
-    with progress("increments of pairs", n) as listener:
-        for band, rows in zip(bands, engine.map(rows_of_band, bands), strict=True):
-            matrix[band.start : band.stop] = rows
-            listener.advance(band.n_rows)
+        matrix, bands = np.empty((n, n)), row_blocks(n, max(PAIRS_PER_TASK // n, 1))
+        with progress("increments of pairs", n) as listener:
+            for band, rows in zip(bands, engine.map(rows_of_band, bands), strict=True):
+                matrix[band.start : band.stop] = rows
+                listener.advance(band.n_rows)
     return matrix
 
 
@@ -206,8 +189,9 @@ def did_ranking(
     ensemble = as_ensemble(x)
     check_choice("increments", increments, CHOICES)
     check_flag("label_code", label_code)
-    points = _read_points(_open_points(features, ensemble.n_objects))
-    labels = ensemble.read(0, ensemble.n_objects)
+    n_objects = ensemble.n_objects
+    points = np.ascontiguousarray(_open_points(features, n_objects).read(0, n_objects), np.float64)
+    labels = ensemble.read(0, n_objects)
 
     def description_length(column: np.ndarray) -> float:
         n, total = np.count_nonzero(column >= 0), 0.0
@@ -236,11 +220,6 @@ def _open_points(features: Any, n_objects: int) -> Features:
             "give one row of features for each object, in the same order."
         )
     return source
-
-
-def _read_points(features: Features) -> np.ndarray:
-    """Return features as ``(n_objects, n_features)`` float64."""
-    return np.ascontiguousarray(features.read(0, features.n_objects), np.float64)
 
 
 def _clusters_of(labels: np.ndarray) -> list[np.ndarray]:

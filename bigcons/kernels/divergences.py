@@ -6,8 +6,8 @@ For a generator ``phi`` on pairs ``(x, 1 - x)`` with ``F(x) = phi(x) + phi(1 - x
     slope(x, p)     = d value / dp     = (p - x) F''(p)
     curvature(x, p) = d2 value / dp2   = F''(p) + (p - x) F'''(p)
 
-``x`` is the observed share of agreement, ``p`` the co-membership probability; the third argument is the
-family's parameter. Where a generator is infinitely steep at 0 or 1, ``p`` is kept ``EDGE`` away from them.
+``x`` is the observed share of agreement, ``p`` the co-membership probability. Where a
+generator is infinitely steep at 0 or 1, ``p`` is kept ``EDGE`` away from them.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ def inside(p):
 
 
 @jit
-def l2_value(x, p, _parameter):
+def l2_value(x, p):
     """Squared difference. The generator |x|^2 gives twice this; the paper's objective has no 2."""
     return (x - p) * (x - p)
 
 
 @jit
-def l2_slope(x, p, _parameter):
+def l2_slope(x, p):
     """Slope of the squared difference."""
     return 2.0 * (p - x)
 
 
 @jit
-def l2_curvature(_x, _p, _parameter):
+def l2_curvature(_x, _p):
     """Curvature of the squared difference."""
     return 2.0
 
 
 @jit
-def kl_value(x, p, _parameter):
+def kl_value(x, p):
     """Kullback-Leibler divergence of Bernoulli distributions, in nats; 0 log 0 is 0."""
     p = inside(p)
     value = 0.0
@@ -61,68 +61,17 @@ def kl_value(x, p, _parameter):
 
 
 @jit
-def kl_slope(x, p, _parameter):
+def kl_slope(x, p):
     """Slope of KL. A term whose numerator is 0 vanishes, also at the edge: 0/0 is 0."""
     p = inside(p)
     return (1.0 - x) / (1.0 - p) - x / p
 
 
 @jit
-def kl_curvature(x, p, _parameter):
+def kl_curvature(x, p):
     """Curvature of KL."""
     p = inside(p)
     return (1.0 - x) / ((1.0 - p) * (1.0 - p)) + x / (p * p)
-
-
-@jit
-def power_value(x, p, a):
-    """Divergence of the generator ``sum x^a``."""
-    return one_sided_power(x, p, a) + one_sided_power(1.0 - x, 1.0 - p, a)
-
-
-@jit
-def one_sided_power(u, v, a):
-    """Return ``u^a + (a-1) v^a - a u v^(a-1)``."""
-    u = max(u, 0.0)
-    v = max(v, 0.0)
-    return u**a + (a - 1.0) * v**a - a * u * v ** (a - 1.0)
-
-
-@jit
-def power_slope(x, p, a):
-    """Slope of the power divergence."""
-    p = inside(p)
-    return a * (a - 1.0) * (p - x) * (p ** (a - 2.0) + (1.0 - p) ** (a - 2.0))
-
-
-@jit
-def power_curvature(x, p, a):
-    """Curvature of the power divergence."""
-    p = inside(p)
-    q = 1.0 - p
-    bend = p ** (a - 2.0) + q ** (a - 2.0)
-    return a * (a - 1.0) * (bend + (p - x) * (a - 2.0) * (p ** (a - 3.0) - q ** (a - 3.0)))
-
-
-@jit
-def exponential_value(x, p, t):
-    """Divergence of the generator ``sum exp(t x)``."""
-    one = np.exp(t * x) - np.exp(t * p) - t * (x - p) * np.exp(t * p)
-    x, p = 1.0 - x, 1.0 - p
-    return one + np.exp(t * x) - np.exp(t * p) - t * (x - p) * np.exp(t * p)
-
-
-@jit
-def exponential_slope(x, p, t):
-    """Slope of the exponential divergence."""
-    return t * t * (p - x) * (np.exp(t * p) + np.exp(t * (1.0 - p)))
-
-
-@jit
-def exponential_curvature(x, p, t):
-    """Curvature of the exponential divergence."""
-    rising, falling = np.exp(t * p), np.exp(t * (1.0 - p))
-    return t * t * (rising + falling + (p - x) * t * (rising - falling))
 
 
 @made_once
@@ -142,19 +91,19 @@ def bregman_functions(
     f3 = central_difference(f2)
 
     @jit
-    def value(x, p, _parameter):
+    def value(x, p):
         c = min(max(p, edge), 1.0 - edge)
         q = 1.0 - c
         at_edge = f(x) + f(1.0 - x) - f(c) - f(q) - (x - c) * (f1(c) - f1(q))
         return at_edge + 0.5 * (f2(c) + f2(q)) * (p - c) * (p + c - 2.0 * x)
 
     @jit
-    def slope(x, p, _parameter):
+    def slope(x, p):
         c = min(max(p, edge), 1.0 - edge)
         return (p - x) * (f2(c) + f2(1.0 - c))
 
     @jit
-    def curvature(x, p, _parameter):
+    def curvature(x, p):
         c = min(max(p, edge), 1.0 - edge)
         q = 1.0 - c
         bend = f2(c) + f2(q)
@@ -202,14 +151,14 @@ def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> C
     """
 
     @jit
-    def search(scratch, m, gap, longest, parameter):
+    def search(scratch, m, gap, longest):
         low, high = 0.0, longest
         slope_at_end = 0.0
         bend = 0.0
         for e in range(m):
             p, b, x, w = scratch[0, e], scratch[1, e], scratch[2, e], scratch[3, e]
-            slope_at_end += w * b * slope(x, p + longest * b, parameter)
-            bend += w * b * b * curvature(x, p, parameter)
+            slope_at_end += w * b * slope(x, p + longest * b)
+            bend += w * b * b * curvature(x, p)
         if slope_at_end <= 0.0:
             return longest
         length = gap / bend
@@ -221,8 +170,8 @@ def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> C
             for e in range(m):
                 p, b, x, w = scratch[0, e], scratch[1, e], scratch[2, e], scratch[3, e]
                 p += length * b
-                rise += w * b * slope(x, p, parameter)
-                bend += w * b * b * curvature(x, p, parameter)
+                rise += w * b * slope(x, p)
+                bend += w * b * b * curvature(x, p)
             if rise > 0.0:
                 high = length
             else:

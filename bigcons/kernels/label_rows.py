@@ -63,17 +63,17 @@ def weigh_tile(left, right, offsets, of_clusters, of_partitions, agree, seen):
 
 
 @jit
-def over_pairs(i, j, n_agree, n_seen, rows, value, parameter):
+def over_pairs(i, j, n_agree, n_seen, rows, value):
     """Return the weighted divergence summed over listed pairs, ``rows (n, K)`` the memberships."""
     total = 0.0
     for e in range(i.shape[0]):
         w = float(n_seen[e])
-        total += w * value(n_agree[e] / w, probability(rows, i[e], j[e]), parameter)
+        total += w * value(n_agree[e] / w, probability(rows, i[e], j[e]))
     return total
 
 
 @jit
-def over_tile(labels, rows, start, stop, tile, value, parameter):
+def over_tile(labels, rows, start, stop, tile, value):
     """Return the sum over ``i < j`` with ``start <= i < stop``, ``tile`` columns at a time for the cache."""
     total = 0.0
     n = labels.shape[0]
@@ -82,7 +82,7 @@ def over_tile(labels, rows, start, stop, tile, value, parameter):
             for j in range(max(first, i + 1), min(first + tile, n)):
                 n_agree, n_seen = compare_rows(labels[i], labels[j])
                 if n_seen > 0:
-                    total += n_seen * value(n_agree / n_seen, probability(rows, i, j), parameter)
+                    total += n_seen * value(n_agree / n_seen, probability(rows, i, j))
     return total
 
 

@@ -16,7 +16,7 @@ from bigcons.kernels._jit import jit, leaf
 
 
 @jit
-def prepare(rows, indptr, indices, observed, weight, others, keys, items, position, slope, parameter):
+def prepare(rows, indptr, indices, observed, weight, others, keys, items, position, slope):
     """Compute every gradient from the memberships, and build the queue. O(K n_pairs + n)."""
     n = rows.shape[0]
     K = rows.shape[1] // 2
@@ -27,10 +27,10 @@ def prepare(rows, indptr, indices, observed, weight, others, keys, items, positi
             j = indices[e]
             x, w = np.float64(observed[e]), np.float64(weight[e])
             if j < n:
-                s = w * slope(x, product(rows, j, rows, i, K), parameter)
+                s = w * slope(x, product(rows, j, rows, i, K))
                 add_to_gradient(rows, i, s, rows, j, K)
             else:
-                s = w * slope(x, product(others, j - n, rows, i, K), parameter)
+                s = w * slope(x, product(others, j - n, rows, i, K))
                 add_to_gradient(rows, i, s, others, j - n, K)
         keys[i] = kkt_gap(rows, i, K)
         items[i] = i
@@ -40,7 +40,7 @@ def prepare(rows, indptr, indices, observed, weight, others, keys, items, positi
 @jit
 def descend(
     rows, indptr, indices, observed, weight, others, keys, items, position, scratch, n_steps, tol,
-    line_search, slope, parameter
+    line_search, slope
 ):  # fmt: skip
     """Take up to ``n_steps`` steps; return how many were taken and the largest KKT gap left.
 
@@ -66,13 +66,13 @@ def descend(
                 scratch[1, e] = np.float64(others[i - n, u]) - np.float64(others[i - n, v])
             scratch[2, e] = observed[start + e]
             scratch[3, e] = weight[start + e]
-        length = line_search(scratch, m, gap, rows[j, v], parameter)
+        length = line_search(scratch, m, gap, rows[j, v])
         if length <= 0.0:  # a local minimum but not a KKT point: wait until a neighbor moves
             keys[0] = 0.0
             sift_down(keys, items, position, 0)
             continue
         neighbors = indices[start:stop]
-        take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, position, slope, parameter)
+        take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, position, slope)
     return n_steps, pop_steepest(rows, K, keys, items, position)[1]
 
 
@@ -135,7 +135,7 @@ def pop_steepest(rows, K, keys, items, position):
 
 
 @leaf
-def take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, position, slope, parameter):
+def take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, position, slope):
     """Move ``length`` of object ``j`` from cluster ``v`` to ``u``; update gradients and queue."""
     n = rows.shape[0]
     K = rows.shape[1] // 2
@@ -150,11 +150,11 @@ def take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, po
     for e in range(neighbors.shape[0]):
         i = neighbors[e]
         p, x, w = scratch[0, e], scratch[2, e], scratch[3, e]
-        after = w * slope(x, p + length * scratch[1, e], parameter)
+        after = w * slope(x, p + length * scratch[1, e])
         if i >= n:
             add_to_gradient(rows, j, after, others, i - n, K)
             continue
-        before = w * slope(x, p, parameter)
+        before = w * slope(x, p)
         change = after - before
         for k in range(K):
             rows[j, K + k] += after * rows[i, k]
@@ -178,7 +178,7 @@ def take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, po
 
 
 @jit
-def quadratic_search(scratch, m, gap, longest, _parameter):
+def quadratic_search(scratch, m, gap, longest):
     """Return the exact step of the squared divergence: gap over curvature, at most ``longest``."""
     curvature = 0.0
     for e in range(m):
@@ -189,7 +189,7 @@ def quadratic_search(scratch, m, gap, longest, _parameter):
 
 
 @jit
-def total_value(rows, indptr, indices, observed, weight, others, value, parameter):
+def total_value(rows, indptr, indices, observed, weight, others, value):
     """Return the objective over the pairs, each counted once. O(K n_pairs).
 
     ``others`` may be truncated: pairs with objects beyond it are left out.
@@ -203,14 +203,13 @@ def total_value(rows, indptr, indices, observed, weight, others, value, paramete
             if not i < j < n + others.shape[0]:
                 continue
             p = product(rows, j, rows, i, K) if j < n else product(others, j - n, rows, i, K)
-            total += np.float64(weight[e]) * value(np.float64(observed[e]), p, parameter)
+            total += np.float64(weight[e]) * value(np.float64(observed[e]), p)
     return total
 
 
 @jit
 def values_along(
-    before, after, indptr, indices, observed, weight, others_before, others_after, lengths, totals, value,
-    parameter
+    before, after, indptr, indices, observed, weight, others_before, others_after, lengths, totals, value
 ):  # fmt: skip
     """Add the objective at steps of ``lengths (m,)`` from ``before`` to ``after`` to ``totals (m,)``.
 
@@ -239,7 +238,7 @@ def values_along(
             x, w = np.float64(observed[e]), np.float64(weight[e])
             for m in range(lengths.shape[0]):
                 p = start + lengths[m] * (linear + lengths[m] * square)
-                totals[m] += w * value(x, p, parameter)
+                totals[m] += w * value(x, p)
 
 
 @jit

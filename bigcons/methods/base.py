@@ -14,7 +14,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 import numpy as np
@@ -115,10 +114,6 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     """
 
     info: ClassVar[MethodInfo]
-    _instead: ClassVar[str] = "another method"
-    """What places new objects where a way of this method does not."""
-    _remedy_of_surplus: ClassVar[str] = "n_clusters={n} may be enough"
-    """What to do if only ``n`` clusters have a fair share of the objects."""
     chooses: ClassVar[bool] = False
     """Whether the method takes ``n_clusters="auto"``."""
 
@@ -271,9 +266,10 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if memory is None and engine.shares_memory and not logger.isEnabledFor(logging.INFO):
             return
         in_memory = out is None and engine.shares_memory
+        if in_memory:
+            remedy = f" or write the result to a store with out={',' if remedy else ''}{remedy}"
         needed = plan(ensemble, engine, in_memory=in_memory)
-        stored = plan(ensemble, engine, in_memory=False) if in_memory else None
-        needed.check(type(self).__name__, engine, ensemble, memory, remedy, stored)
+        needed.check(type(self).__name__, engine, ensemble, memory, remedy)
 
     def _partition_weights(self) -> np.ndarray | None:
         """Return the weights (n_partitions,) by which partitions count, None where all count the same."""
@@ -432,7 +428,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """
         self._n_columns = n_clusters or self.n_clusters
         K = self._n_columns
-        read_block = partial(_rows_of_block, read) if isinstance(read, np.ndarray) else read
+        read_block = read if callable(read) else (lambda block: read[block.start : block.stop])
         results = Results(
             *(ensemble, unlabeled, K, self.info.soft, read_block, engine or SerialEngine()),
             np.arange(K) if order is None else order,
@@ -514,8 +510,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if least >= 2 and surplus >= max(2, K / 3):
             warn_user(
                 f"{surplus:,} of {K:,} clusters hold fewer than {math.ceil(least):,} of {n_objects:,} "
-                f"objects each; {self._remedy_of_surplus.format(n=K - surplus)}"
-                + (", 'auto' chooses the number." if self.chooses else "."),
+                f"objects each; n_clusters={K - surplus} may be enough.",
                 errors.SurplusClustersWarning,
             )
 
@@ -695,7 +690,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if self._parts is None:
             raise InvalidInputError(
                 f"{type(self).__name__} cannot place new objects: it was solved from a graph or matrix of "
-                f"all objects, or stored without what predict needs; use {self._instead}, or fit again."
+                "all objects, or stored without what predict needs; fit a method that does (bigcons methods)."
             )
         return place_task(
             *(self._placer(self._parts), tables, self._recoding.offsets, self._order[: self._n_columns]),
@@ -728,11 +723,6 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 f"{consensus.path} cannot place objects ({error}); solve again with overwrite=True.",
                 path=consensus.path,
             ) from None
-
-
-def _rows_of_block(rows: np.ndarray, block: Block) -> np.ndarray:
-    """Return what all objects have, of those of a block."""
-    return rows[block.start : block.stop]
 
 
 def _in_words(value: Any) -> str:

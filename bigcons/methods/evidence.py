@@ -12,14 +12,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bigcons.coassociation import counts as agreement
-from bigcons.coassociation.increments import similarity_matrix
+from bigcons.coassociation.increments import did_matrix
 from bigcons.errors import InvalidInputError
 from bigcons.memory import N_SAMPLED, TILE_ROWS, Block, DataBudget, row_blocks
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.incidence import weights_of
 from bigcons.methods.tree import ConsensusTree
 from bigcons.progress import progress
-from bigcons.run.engine import Engine, one_thread
+from bigcons.run.engine import Engine
 from bigcons.run.results import Output
 from bigcons.run.survey import MemoryPlan, block_label_bytes, data_budget, take_survey
 from bigcons.seeding import generator
@@ -37,10 +37,6 @@ class Evidence(ConsensusClusterer):
     """Base of evidence accumulation by linkage: what `EAC` does, by the ``linkage`` of a class."""
 
     linkage: ClassVar[str]
-    _remedy_of_surplus: ClassVar[str] = (
-        "outliers merge last; a larger n_clusters, mcla or pcc may divide the large clusters, of which there "
-        "are {n}"
-    )
     info: ClassVar[MethodInfo] = MethodInfo(
         "Fred and Jain 2005", "co-association", missing="c/N", out_of_core=False
     )
@@ -751,9 +747,8 @@ class DID(ConsensusClusterer):
         scale the features first.
     symmetrize : {"mean", "max"}, default="mean"
         How the two directions are combined.
-    linkage : {"average", "single", "spectral"}, default="average"
-        "average", "single", or "spectral": normalized cuts of the symmetric matrix, with labels by pivoted QR
-        of the eigenvectors. The paper leaves open how its spectral clustering treats the asymmetric matrix.
+    linkage : {"average", "single"}, default="average"
+        How clusters are merged.
     exclude_self : bool, default=False
         As for `bigcons.coassociation.did_matrix`.
     increments : {"vertex", "sorted"}, default="vertex"
@@ -768,7 +763,7 @@ class DID(ConsensusClusterer):
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the eigensolver for linkage="spectral"; nothing else is random.
+        Not used: nothing is random.
     memory : str, int or None, default=None
         Memory budget, 4 GB by default; a matrix that does not fit is refused.
     out : path-like or None, default=None
@@ -779,22 +774,19 @@ class DID(ConsensusClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects without any label
-    objective_ : sum of the heights of the merges made; for linkage="spectral" the normalized cut: the share
-        of the similarity of a cluster that goes to others, summed over the clusters
+    objective_ : sum of the heights of the merges made
     n_clusters_ : number of clusters found
-    linkage_ : (n_labeled - 1, 4) the dendrogram of the labeled objects as scipy's linkage matrix; not for
-        linkage="spectral". `bigcons.metrics.error_roc` takes it with ``row_of_object_``. Both are lost where
-        a finished run is only read from ``out``.
-    row_of_object_ : (n_objects,) int32 number of each object among the labeled, -1 without any label; not
-        for linkage="spectral"
+    linkage_ : (n_labeled - 1, 4) the dendrogram of the labeled objects as scipy's linkage matrix.
+        `bigcons.metrics.error_roc` takes it with ``row_of_object_``. Both are lost where a finished run is
+        only read from ``out``.
+    row_of_object_ : (n_objects,) int32 number of each object among the labeled, -1 without any label
     history_ : the number of clusters and the objective, one entry
 
     Notes
     -----
-    Time O(n^2 (d + M) + sum of squared cluster sizes d), on all workers, and 12 n^2 bytes, 32 n^2 if
-    spectral. Clusters of one or two objects
-    contribute nothing, nor does a partition to an object that it does not label: see ``normalize``. The
-    diagonal, which linkage ignores, is 1 for spectral clustering.
+    Time O(n^2 (d + M) + sum of squared cluster sizes d), on all workers, and 12 n^2 bytes. Clusters of one or
+    two objects contribute nothing, nor does a partition to an object that it does not label: see
+    ``normalize``.
 
     References
     ----------
@@ -829,66 +821,40 @@ class DID(ConsensusClusterer):
                 "or use eac-average, which needs labels only."
             )
         check_choice("symmetrize", self.symmetrize, ("mean", "max"))
-        check_choice("linkage", self.linkage, ("average", "single", "spectral"))
-        # a pair of objects: the matrix and condensed distances, or the workspace of the eigenvectors too
-        bytes_per_pair = 32 if self.linkage == "spectral" else 12
-        budget = data_budget(self.memory, engine, ensemble)
-        options = self.normalize, self.weights, self.exclude_self, self.increments, self.pair_model
-        matrix = similarity_matrix(self.features, ensemble, engine, budget, bytes_per_pair, *options)
+        check_choice("linkage", self.linkage, ("average", "single"))
+        budget, condensed = data_budget(self.memory, engine, ensemble), 4 * ensemble.n_objects**2
+        matrix = did_matrix(
+            *(self.features, ensemble),
+            normalize=self.normalize,
+            weights=self.weights,
+            exclude_self=self.exclude_self,
+            increments=self.increments,
+            pair_model=self.pair_model,
+            memory=DataBudget(budget.n_bytes - condensed, budget.processes + condensed),
+            client=engine,
+        )
         weights = None if self.weights is None else np.asarray(self.weights, np.float64)
         survey = take_survey(ensemble, engine, seed, 0, weights)
         labeled = np.setdiff1d(np.arange(ensemble.n_objects), survey.unlabeled, assume_unique=True)
         labels = np.full(ensemble.n_objects, -1, np.int32)
-        n_clusters = min(self.n_clusters, len(labeled))
-        if self.linkage == "spectral":
-            self.objective_: float
-            matrix = matrix[np.ix_(labeled, labeled)]
-            labels[labeled], self.objective_ = self._spectral(matrix, n_clusters, seed)
-        else:
-            n, filled = len(labeled), 0
-            distances = np.empty(n * (n - 1) // 2)  # of pairs of labeled objects, row by row
-            for i in range(n - 1):
-                others = labeled[i + 1 :]
-                row = self._symmetric(matrix[labeled[i], others], matrix[others, labeled[i]])
-                distances[filled : filled + len(row)] = 1.0 - row
-                filled += len(row)
-            del matrix
-            merges = agglomerate(distances, self.linkage)
-            labels[labeled] = cut(merges, n, n_clusters)
-            self.objective_ = float(merges.heights[: n - n_clusters].sum())
-            self.linkage_: np.ndarray = linkage_matrix(merges, np.ones(n))
-            self.row_of_object_: np.ndarray = np.full(ensemble.n_objects, -1, np.int32)
-            self.row_of_object_[labeled] = np.arange(n)
+        n, filled = len(labeled), 0
+        n_clusters = min(self.n_clusters, n)
+        distances = np.empty(n * (n - 1) // 2)  # of pairs of labeled objects, row by row
+        for i in range(n - 1):
+            others = labeled[i + 1 :]
+            forward, backward = matrix[labeled[i], others], matrix[others, labeled[i]]
+            row = np.maximum(forward, backward) if self.symmetrize == "max" else (forward + backward) / 2.0
+            distances[filled : filled + len(row)] = 1.0 - row
+            filled += len(row)
+        del matrix
+        merges = agglomerate(distances, self.linkage)
+        labels[labeled] = cut(merges, n, n_clusters)
+        self.objective_: float = float(merges.heights[: n - n_clusters].sum())
+        self.linkage_: np.ndarray = linkage_matrix(merges, np.ones(n))
+        self.row_of_object_: np.ndarray = np.full(ensemble.n_objects, -1, np.int32)
+        self.row_of_object_[labeled] = np.arange(n)
         self.history_: dict[str, list[Any]] = {
             "n_clusters": [int(labels.max()) + 1],
             "objective": [self.objective_],
         }
         self._publish(ensemble, labels, survey.unlabeled, out)
-
-    def _spectral(self, matrix: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray, float]:
-        """Make the matrix symmetric; return labels by normalized cuts, by their first objects, and the cut.
-
-        That is the summed shares of each cluster's similarity that goes to other clusters.
-        """
-        from sklearn.cluster import spectral_clustering
-
-        for i in range(len(matrix)):
-            matrix[i, i:] = matrix[i:, i] = self._symmetric(matrix[i, i:], matrix[i:, i])
-        np.fill_diagonal(matrix, 1.0)
-        if n_clusters == 1:
-            return np.zeros(len(matrix), np.int32), 0.0
-        start = int(generator(seed, "did.spectral").integers(2**31))
-        with one_thread():
-            labels = numbered(
-                spectral_clustering(
-                    matrix, n_clusters=n_clusters, random_state=start, assign_labels="cluster_qr"
-                )
-            )
-        degrees, total = matrix.sum(axis=1), 0.0
-        for cluster in range(int(labels.max()) + 1):
-            members = np.flatnonzero(labels == cluster)
-            total += 1.0 - sum(matrix[i, members].sum() for i in members) / degrees[members].sum()
-        return labels, float(total)
-
-    def _symmetric(self, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
-        return np.maximum(forward, backward) if self.symmetrize == "max" else (forward + backward) / 2.0

@@ -46,7 +46,6 @@ class GraphClusterer(ConsensusClusterer):
     """The parameter that chooses between cuts and the embedding."""
     _embedded: ClassVar[str] = "spectral"
     """Its value that chooses the embedding."""
-    _instead: ClassVar[str] = "partitioner='spectral'"
 
     weights: Any = None
 
@@ -356,7 +355,6 @@ class HGPA(GraphClusterer):
     )
     _choice: ClassVar[str] = "objective"
     _embedded: ClassVar[str] = "laplacian"
-    _instead: ClassVar[str] = "objective='laplacian'"
 
     objective: str = "auto"
     edge_weight: str = "unit"

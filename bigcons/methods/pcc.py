@@ -47,16 +47,14 @@ from bigcons.memory import (
     LABELS_TOGETHER,
     N_SAMPLED,
     Block,
-    enough_for,
-    format_size,
-    parse_size,
+    DataBudget,
     row_blocks,
 )
 from bigcons.methods import all_pairs
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.progress import Progress, progress
 from bigcons.run import passes
-from bigcons.run.engine import Engine, fold, local_engine
+from bigcons.run.engine import Engine, beside_processes, fold, local_engine
 from bigcons.run.passes import Run
 from bigcons.run.results import Output, scratch_place
 from bigcons.run.survey import (
@@ -103,7 +101,7 @@ class PCC(ConsensusClusterer):
     ----------
     n_clusters : int or "auto", default=8
         Maximum number of clusters. "auto": by `bigcons.choose_n_clusters`.
-    divergence : {"l2", "kl", "exponential"}, "power:<p>" or Divergence, default="l2"
+    divergence : {"l2", "kl"} or Divergence, default="l2"
         Bregman divergence ``d``. Over all pairs "l2" is solved at any size; the others as pairs="dense", for
         up to 2,048 objects.
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
@@ -114,8 +112,8 @@ class PCC(ConsensusClusterer):
     solver : {"auto", "all", "heap", "blocked"}, default="auto"
         "all" for pairs="all"; for other pairs "heap" (the paper's Algorithm 1 on one core, with the pairs in
         memory) or "blocked" (the same within blocks of objects, on all cores or workers, with the pairs read
-        from their store). "auto" chooses "blocked" for a million pairs or more, and for stored pairs that
-        were sampled in tiles or whose heap would exceed ``memory``, else "heap".
+        from their store). "auto" chooses "blocked" for a million pairs or more, and for pairs
+        sampled in tiles, else "heap".
     max_iter : int, "paper" or None, default=None
         Maximum number of passes over the data (None: 100). For the heap, of single-object steps (None: 10
         n_objects n_clusters; "paper": n_objects n_clusters, which ends well above the optimum, from the
@@ -207,13 +205,15 @@ class PCC(ConsensusClusterer):
     weights: Any = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        problem = choose_problem(self, ensemble, engine)
-        remedy = problem.remedy(ensemble, engine, in_memory=out is None and engine.shares_memory)
+        problem = choose_problem(self, ensemble)
+        remedy = " or use ConsensusTree"
+        if problem.solver == "heap":
+            remedy = " or use solver='blocked', pairs='all' or a smaller share"
         self._check_memory_plan(problem.plan, ensemble, engine, out, problem.memory, remedy)
         K, weights, by_sums = self.n_clusters, problem.weights, problem.solver == "all"
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = weights.partitions if isinstance(weights, Weights) else None
-        survey = take_survey(labels, engine, seed, problem.n_sampled(ensemble), given)
+        survey = take_survey(labels, engine, seed, problem.n_sampled, given)
         rows, more = draw_rows(len(survey.sample), N_SAMPLED, seed, "pcc.sample"), survey.sample
         survey = survey._replace(sample=more[rows], rows=survey.rows[rows])
         if isinstance(weights, str):
@@ -232,8 +232,7 @@ class PCC(ConsensusClusterer):
             return all_pairs.solve_sample(run, clusters, K, problem.n_init, weights, more)
 
         with passes.open_workspace(out, engine, K) as (arrays, snapshots):
-            n_passes = problem.n_passes(ensemble.n_objects)
-            run = Run(labels, engine, seed, n_passes, self.tol, survey.sample, arrays, snapshots)
+            run = Run(labels, engine, seed, problem.n_passes, self.tol, survey.sample, arrays, snapshots)
             if by_sums:
                 at = passes.run_passes(run, all_pairs.AllPairs(ensemble.offsets, K, survey.n_seen, begin))
                 read: Callable[[Block], np.ndarray] = partial(arrays.read, at.generation)
@@ -316,8 +315,7 @@ def warn_of_labels(survey: Survey, ensemble: Ensemble, n_clusters: int, weights:
 # Which parameters apply, and what solves
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """What a `PCC` solves, with checked parameters, and what that takes."""
 
     solver: str
@@ -325,39 +323,22 @@ class Problem:
     n_clusters: int
     divergence: Divergence
     pairs: Any
-    max_iter: int | str | None
+    is_as_published: bool
+    """Whether the heap starts from uniform memberships, for n K steps."""
+    max_steps: int | None
+    """The most steps of the heap."""
+    n_passes: int
+    """The most passes; of the heap, stretches of steps."""
     n_init: int
+    n_sampled: int
+    """Objects that are sampled: those of the starts, or more to which the best is extended."""
     weights: Weights | str | None
     memory: str | float | None
-
-    def max_steps(self, n_objects: int) -> int:
-        """Return the most steps of the heap: n K in the paper, short of the optimum, else 10 n K."""
-        if isinstance(self.max_iter, int):
-            return self.max_iter
-        return (1 if self.max_iter == PAPER else 10) * n_objects * self.n_clusters
-
-    def n_passes(self, n_objects: int) -> int:
-        """Return the most passes; of the heap, stretches of steps."""
-        if self.solver == "heap":
-            return -(-self.max_steps(n_objects) // stretch_steps(n_objects, self.n_clusters))
-        return 100 if self.max_iter is None else int(self.max_iter)
-
-    def n_sampled(self, ensemble: Ensemble) -> int:
-        """Return how many objects are sampled: those of the starts, or more that the best is extended to."""
-        if self.solver != "all":
-            return N_SAMPLED
-        most = LABELS_TOGETHER // ensemble.n_partitions
-        return max(N_SAMPLED, min(max(SAMPLE, ensemble.n_objects // SHARE), most))
-
-    def statistics_bytes(self, ensemble: Ensemble) -> int:
-        """Return the size of what a block reports of a pass, or of placing objects: the sums."""
-        K, M = self.n_clusters, ensemble.n_partitions
-        return 8 * ((ensemble.n_base_clusters + M) * (K + 8) + M * (K * (K + 1) + 16))
 
     def plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
         """Return the memory plan; ``in_memory``: whether memberships are held rather than stored."""
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
-        n_sampled, statistics = min(n, N_SAMPLED), self.statistics_bytes(ensemble)
+        n_sampled, statistics = min(n, N_SAMPLED), statistics_bytes(ensemble, K)
         n_generations = 2 if self.solver == "all" else 3  # one of them if a pass is shortened
         held = 4 * n + (4 * n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0)
         held += n * ensemble.row_bytes if keeps_labels(ensemble, engine) else 0
@@ -366,7 +347,7 @@ class Problem:
         start = 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
         held += max(start, plan_bytes(ensemble, n_sampled, n_groups_for(K), K))
         # labels as they are collected, and memberships before and after a pass
-        held += min(n, self.n_sampled(ensemble)) * (3 * ensemble.row_bytes + 16 * K)
+        held += min(n, self.n_sampled) * (3 * ensemble.row_bytes + 16 * K)
         if self.solver == "heap":  # memberships and gradients; of a pair end: index, two counts, share,
             held += 16 * n * K + 36 * n_pair_ends(self.pairs, n)  # weight, and temporaries
         elif self.solver == "blocked" and not isinstance(self.pairs, PairTable):  # yet to be counted
@@ -378,16 +359,11 @@ class Problem:
             per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
         )
 
-    def remedy(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> str:
-        """Return what to use within a budget that is too small for this, if anything."""
-        from bigcons.methods.tree import ConsensusTree
 
-        if self.solver == "heap":
-            return " or use solver='blocked', pairs='all' or a smaller share"
-        if self.memory is None:
-            return ""
-        plan = ConsensusTree(self.n_clusters).memory_plan(ensemble, engine, in_memory=in_memory)
-        return " or use ConsensusTree" if plan.n_bytes(engine, ensemble) <= parse_size(self.memory) else ""
+def statistics_bytes(ensemble: Ensemble, n_clusters: int) -> int:
+    """Return the size of what a block reports of a pass, or of placing objects: the sums."""
+    K, M = n_clusters, ensemble.n_partitions
+    return 8 * ((ensemble.n_base_clusters + M) * (K + 8) + M * (K * (K + 1) + 16))
 
 
 def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
@@ -395,61 +371,24 @@ def keeps_labels(ensemble: Ensemble, engine: Engine) -> bool:
     return engine.shares_memory and ensemble.n_objects * ensemble.row_bytes <= 32_000_000
 
 
-def choose_problem(model: Any, ensemble: Ensemble, engine: Engine) -> Problem:
+def choose_problem(model: Any, ensemble: Ensemble) -> Problem:
     """Check the parameters of a `PCC`, refuse those that do not apply, and return what is solved.
 
-    Without a budget, refuse so many clusters that tables of them are too large.
-    """
-    max_iter, n_init, weights, memory = model.max_iter, model.n_init, model.weights, model.memory
-    check_number("tol", model.tol, at_least=0.0)
-    divergence = resolve_divergence(model.divergence)
-    if max_iter not in (None, PAPER):
-        max_iter = check_int("max_iter", max_iter)
-    n_starts = 8 if n_init == "auto" else check_int("n_init", n_init, or_auto=True)
-    if isinstance(weights, str) and weights != "entropy":
-        raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
-    counted = weights if isinstance(weights, str) else Weights.given(weights, ensemble.offsets)
-    solver, pairs = _choose_solver(model, divergence, ensemble)
-    if solver == "heap" and memory is None and pairs == DENSE:
-        memory = DEFAULT_DATA_BYTES  # all pairs as a list
-    problem = Problem(solver, model.n_clusters, divergence, pairs, max_iter, n_starts, counted, memory)
-    is_stored = getattr(pairs, "path", None) is not None
-    may_be_blocked = solver == "heap" and model.solver == "auto" and max_iter != PAPER and is_stored
-    if may_be_blocked and memory is not None:
-        # at most: with memberships in memory
-        needed = problem.plan(ensemble, engine, in_memory=True).n_bytes(engine, ensemble)
-        if needed > parse_size(memory):
-            problem = replace(problem, solver="blocked")
-    refused = {
-        "max_iter='paper'": (max_iter == PAPER and problem.solver != "heap", "solver='heap'"),
-        "n_init": (max_iter == PAPER and n_init != "auto", "a start other than that of max_iter='paper'"),
-        "weights": (weights is not None and solver != "all", "pairs='all' and divergence='l2'"),
-    }
-    for name, (is_refused, needs) in refused.items():
-        if is_refused:
-            raise InvalidInputError(
-                f"{name} with pairs={model.pairs!r}, divergence={divergence.label!r}; it requires {needs}."
-            )
-    n_bytes = problem.statistics_bytes(ensemble)
-    if memory is None and n_bytes > DEFAULT_DATA_BYTES:
-        raise errors.MemoryBudgetError(
-            f"PCC of {problem.n_clusters:,} clusters needs tables of {format_size(n_bytes)} a block; "
-            f"pass memory='{enough_for(8 * n_bytes)}' to allow it, or use ConsensusTree.",
-            needed=n_bytes,
-            budget=DEFAULT_DATA_BYTES,
-        )
-    return problem
-
-
-def _choose_solver(model: Any, divergence: Divergence, ensemble: Ensemble) -> tuple[str, Any]:
-    """Return the solver of a `PCC`, and its pairs, a table opened.
-
     "auto" solves pairs block by block if they are in tiles, or at least a million: it depends on the
-    pairs alone, as by the number of workers a cluster would find other bits than one thread. Refuses pairs
-    that are none, or of other objects, and solvers of others.
+    pairs alone, as by the number of workers a cluster would find other bits than one thread.
     """
     pairs: Any = model.pairs
-    asked, n = model.solver, ensemble.n_objects
+    n, K, weights, memory = ensemble.n_objects, model.n_clusters, model.weights, model.memory
+    check_number("tol", model.tol, at_least=0.0)
+    check_choice("solver", model.solver, ("auto", "all", "heap", "blocked"))
+    divergence = resolve_divergence(model.divergence)
+    is_as_published = model.max_iter == PAPER
+    max_iter = None if model.max_iter in (None, PAPER) else check_int("max_iter", model.max_iter)
+    n_init = 8 if model.n_init == "auto" else check_int("n_init", model.n_init, or_auto=True)
+    if not isinstance(weights, str):
+        weights = Weights.given(weights, ensemble.offsets)
+    elif weights != "entropy":
+        raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
     is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
     if not (is_share or (isinstance(pairs, str) and pairs in ("all", DENSE))):
         if not isinstance(pairs, (str, os.PathLike, PairTable)):
@@ -462,27 +401,43 @@ def _choose_solver(model: Any, divergence: Divergence, ensemble: Ensemble) -> tu
                 f"pairs are of n_objects={pairs.n_objects} but the ensemble has n_objects={n}; "
                 "sample pairs of this ensemble."
             )
-    check_choice("solver", asked, ("auto", "all", "heap", "blocked"))
-    if asked in (("heap", "blocked") if pairs == "all" else ("all",)):
+    if model.solver in (("heap", "blocked") if pairs == "all" else ("all",)):
         raise InvalidInputError(
-            f"solver={asked!r} is incompatible with pairs={pairs!r}; "
+            f"solver={model.solver!r} is incompatible with pairs={pairs!r}; "
             "use solver='all' with pairs='all', and 'heap' or 'blocked' with sampled or dense pairs."
         )
-    if pairs == "all":
-        if divergence.label != "l2" and n > N_SAMPLED:
-            share = min(10 * model.n_clusters / n, 1.0)
+    if pairs == "all" and divergence.name != "l2":
+        if n > N_SAMPLED:
             raise InvalidInputError(
-                f"divergence={divergence.label!r} with pairs='all' lists all pairs of objects, of at most "
+                f"divergence={divergence.name!r} with pairs='all' lists all pairs of objects, of at most "
                 f"{N_SAMPLED:,}, but there are n_objects={n:,}; use a share of the pairs, such as "
-                f"pairs={share:.2g}, or divergence='l2'."
+                f"pairs={min(10 * K / n, 1.0):.2g}, or divergence='l2'."
             )
-        return ("all", pairs) if divergence.label == "l2" else ("heap", DENSE)
-    if asked != "auto":
-        return asked, pairs
-    if model.max_iter == PAPER or pairs == DENSE:
-        return "heap", pairs
-    is_tiled = getattr(pairs, "rows_per_block", None) is not None
-    return "blocked" if is_tiled or n_pair_ends(pairs, n) >= 2_000_000 else "heap", pairs
+        pairs, solver = DENSE, "heap"
+    elif pairs == "all" or model.solver != "auto":
+        solver = "all" if pairs == "all" else model.solver
+    else:
+        are_many = getattr(pairs, "rows_per_block", None) or n_pair_ends(pairs, n) >= 2_000_000
+        solver = "blocked" if are_many and not is_as_published and pairs != DENSE else "heap"
+    refused = {
+        "max_iter='paper'": (is_as_published and solver != "heap", "solver='heap'"),
+        "weights": (model.weights is not None and solver != "all", "pairs='all' and divergence='l2'"),
+    }
+    for name, (is_refused, needs) in refused.items():
+        if is_refused:
+            raise InvalidInputError(
+                f"{name} with pairs={model.pairs!r}, divergence={divergence.name!r}; it requires {needs}."
+            )
+    max_steps, n_passes, n_sampled = None, max_iter or 100, N_SAMPLED
+    if solver == "heap":
+        max_steps = max_iter or (1 if is_as_published else 10) * n * K
+        n_passes = -(-max_steps // stretch_steps(n, K))
+    elif solver == "all":
+        n_sampled = max(N_SAMPLED, min(max(SAMPLE, n // SHARE), LABELS_TOGETHER // ensemble.n_partitions))
+    if memory is None and (pairs == DENSE or statistics_bytes(ensemble, K) > DEFAULT_DATA_BYTES):
+        memory = DEFAULT_DATA_BYTES
+    chosen = solver, K, divergence, pairs, is_as_published, max_steps, n_passes, n_init, n_sampled
+    return Problem(*chosen, weights, memory)
 
 
 # Pairs: Algorithm 1 of the paper, steepest two-coordinate descent, in blocks
@@ -637,31 +592,21 @@ class BlockedPairs(passes.Passes):
         return fold(run.engine, run.blocks, task, np.add)
 
 
-def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, memory: int | None) -> None:
-    """Raise MemoryBudgetError if the blocks being processed at once exceed ``memory``.
+def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, budget: DataBudget) -> None:
+    """Raise MemoryBudgetError if the blocks being processed at once exceed the ``budget``.
 
     A task has its pairs, its own objects and those of neighbor blocks.
     """
-    rounds = near.in_rounds(near.fewest_rounds)
     rows = max(block.n_rows for block in near.blocks)
     others = max(sum(near.blocks[b].n_rows for b in neighbors) for neighbors in near.neighbors)
     to_move = rows * (28 * n_clusters + 32) + 4 * n_clusters * others
     to_measure = 8 * n_clusters * (rows + others)  # two generations
     # counts, index, index in the task, share, weight, and temporaries
     task = 28 * near.task_entries + max(to_move, to_measure)
-    n_tasks = min(engine.n_workers, max(map(len, rounds)))
-    logger.info(
-        "PCC on pairs: %d blocks in %d rounds, %d concurrent tasks of %s",
-        *(len(near.blocks), len(rounds), n_tasks, format_size(task)),
+    n_tasks = min(engine.n_workers, max(map(len, near.in_rounds(near.fewest_rounds))))
+    budget.check(
+        n_tasks * task, f"{n_tasks} blocks of pairs at once", "use fewer workers or more, smaller tiles"
     )
-    if memory is not None and task * n_tasks > memory:
-        raise errors.MemoryBudgetError(
-            f"blocked PCC needs {format_size(task * n_tasks)} for {n_tasks} concurrent blocks, over the "
-            f"{format_size(memory)} left; raise memory=, use fewer workers, or sample the pairs again in "
-            "tiles, with a smaller budget.",
-            needed=task * n_tasks,
-            budget=memory,
-        )
 
 
 def cut_blocks(
@@ -744,10 +689,10 @@ def measure_pairs(
         others = {g: _read_rows(arrays, [g] * len(known), known, own[g].shape[1]) for g in own}
         before, after = generations
         graph = graph_of(_numbered(near, [block, *known], within=n_rounds is None))
-        value, _, _, parameter = near.divergence.compiled
+        value, _, _ = near.divergence.compiled
         pair_descent.values_along(
             *(own[before], own[after], *graph[:4], others[before], others[after]),
-            *(np.array(lengths), totals, value, parameter),
+            *(np.array(lengths), totals, value),
         )
     return totals
 
@@ -843,19 +788,17 @@ def take_stretch(
     pairs an object; memory 16 n K + 32 n bytes.
     """
     n, K = memberships.shape
-    value, slope, curvature, parameter = divergence.compiled
+    value, slope, curvature = divergence.compiled
     rows = np.zeros((n, 2 * K))
     rows[:, :K] = memberships
     search = pair_descent.quadratic_search if slope is l2_slope else newton_search(slope, curvature)
     queue = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
-    pair_descent.prepare(rows, *graph, *queue, slope, parameter)
+    pair_descent.prepare(rows, *graph, *queue, slope)
     gap_before = float(queue[0][0])
     scratch = np.empty((4, max(int(np.diff(graph.indptr).max(initial=0)), 1)))
-    taken, gap = pair_descent.descend(
-        rows, *graph, *queue, scratch, n_steps, threshold, search, slope, parameter
-    )
+    taken, gap = pair_descent.descend(rows, *graph, *queue, scratch, n_steps, threshold, search, slope)
     counted = graph._replace(others=graph.others[:n_counted])
-    objective = pair_descent.total_value(rows, *counted, value, parameter)
+    objective = pair_descent.total_value(rows, *counted, value)
     return rows[:, :K].astype(np.float32), Stretch(taken, gap_before, gap, objective)
 
 
@@ -871,19 +814,17 @@ def solve_pairs(
     read. The first memberships are those of a solved sample, extended to all objects or, with the limit of
     the paper, its uniform ones, perturbed. Objects in no pair are placed over all pairs.
     """
-    data, n, engine, is_squared = run.data, run.data.n_objects, run.engine, problem.divergence.label == "l2"
-    K, pairs, memory, arrays, seed = problem.n_clusters, problem.pairs, None, run.arrays, run.seed
+    data, n, engine, is_squared = run.data, run.data.n_objects, run.engine, problem.divergence.name == "l2"
+    K, pairs, arrays, seed = problem.n_clusters, problem.pairs, run.arrays, run.seed
     if pairs == DENSE:
         i, j = np.triu_indices(n, 1)
         pairs = count(data, i, j, client=engine)
     elif not isinstance(pairs, PairTable):
         # labels of up to a gigabyte are held while pairs are counted
         pairs = sample_in_memory(data, {"share": float(pairs)}, seed, 10**9, engine)
-    if problem.solver == "blocked" and problem.memory is not None:
-        memory = max(parse_size(problem.memory) - process_bytes(engine), 0)
 
     def first() -> FirstRows:
-        if problem.max_iter == PAPER:
+        if problem.is_as_published:
             return lambda block: all_pairs.perturbed_uniform(block.n_rows, K, seed, block.index), []
         solved = begin(run)
 
@@ -897,16 +838,27 @@ def solve_pairs(
     with scratch_place(out) as scratch:
         if problem.solver == "heap":
             engine, blocks = local_engine(engine), [Block(0, 0, n)]
-            max_steps: int | None = problem.max_steps(n)
         else:
             if pairs.path is None and not engine.shares_memory:
                 pairs = pairs.save(str(scratch))
-            blocks, max_steps = cut_blocks(pairs), None
+            blocks = cut_blocks(pairs)
         near = Neighborhoods.of(pairs, blocks, engine, problem.divergence)
-        check_tasks(near, K, engine, memory)
+        if problem.solver == "blocked" and problem.memory is not None:
+            check_tasks(near, K, engine, beside_processes(problem.memory, process_bytes(engine)))
         over_pairs = replace(run, data=pairs, engine=engine, blocks=near.blocks)
-        at = passes.run_passes(over_pairs, BlockedPairs(near, first, max_steps))
-        read = partial(read_across, arrays, at.generation, near.blocks)
+        at = passes.run_passes(over_pairs, BlockedPairs(near, first, problem.max_steps))
+
+        def read(block: Block) -> np.ndarray:
+            """Return the memberships of a block, of those that were written in other blocks."""
+            parts = [
+                arrays.read(at.generation, other)[
+                    max(block.start - other.start, 0) : block.stop - other.start
+                ]
+                for other in blocks
+                if other.start < block.stop and block.start < other.stop
+            ]
+            return np.concatenate(parts)
+
         degrees = [(part, pairs.degrees(part.start, part.stop)) for part in pairs.blocks()]
         isolated = np.concatenate([part.start + np.flatnonzero(degree == 0) for part, degree in degrees])
         if isolated.size:
@@ -921,18 +873,9 @@ def solve_pairs(
                 arrays.write(generation, block, rows)
 
             run.for_all(place_isolated)
-            read = partial(arrays.read, generation)
+            placed = partial(arrays.read, generation)
+            return placed, at, all_pairs.solved_sums(run, placed)
         return read, at, all_pairs.solved_sums(run, read)
-
-
-def read_across(arrays: passes.BlockArrays, generation: int, blocks: list[Block], block: Block) -> np.ndarray:
-    """Return the memberships (rows, K) float32 of a block, of those that were written in other blocks."""
-    parts = [
-        arrays.read(generation, written)[max(block.start - written.start, 0) : block.stop - written.start]
-        for written in blocks
-        if written.start < block.stop and block.start < written.stop
-    ]
-    return np.concatenate(parts)
 
 
 def n_pair_ends(pairs: Any, n_objects: int) -> int:

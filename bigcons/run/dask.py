@@ -17,7 +17,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from itertools import islice, takewhile
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -62,8 +62,7 @@ class DaskEngine:
     ``retries`` times; a BigconsError would recur and is raised at once. A worker that left is logged.
 
     Workers are checked when they are first seen, before, during and after a map: every worker must run this
-    version of bigcons, Python (3.x), Numba and NumPy, and its own memory limit, if it has one, must hold what
-    a plan needs of it (`check_limits`); an error names a worker that does not.
+    version of bigcons, Python (3.x), Numba and NumPy; an error names one that does not.
 
     A wait ends in an ExecutionError if for ``patience`` seconds no task ends and no worker is busy, and at
     once if the scheduler is lost. Running tasks are never timed out.
@@ -73,20 +72,13 @@ class DaskEngine:
     shares_memory = False
 
     def __init__(self, client: distributed.Client, *, retries: int = 3, patience: float = 360.0) -> None:
-        if client.asynchronous:
-            raise InvalidInputError("client= is asynchronous; pass a distributed.Client(asynchronous=False).")
-        until = time.monotonic() + connect_seconds()
-        while client.status == "newly-created" and time.monotonic() < until:  # by another task of the worker
-            time.sleep(0.01)
-        if client.status not in ("running", "connecting"):
-            raise InvalidInputError(
-                f"client= is {client.status}; pass a distributed.Client that is connected."
-            )
+        if client.asynchronous or client.status not in ("running", "connecting"):
+            state = "asynchronous" if client.asynchronous else client.status
+            raise InvalidInputError(f"client= is {state}; pass a distributed.Client that is connected.")
         self.client = client
         self.retries = retries
         self.patience = patience  # more than the 300 s after which Dask reassigns a worker's blocks
         self.workers: dict[str, dict[str, Any]] = {}
-        self._needs: tuple[str, int, int] | None = None
         self.refresh()
 
     # The workers
@@ -108,26 +100,17 @@ class DaskEngine:
         # the most on one host, and this process; workers that are its threads count with it
         hosts = [w["host"] for address, w in self.workers.items() if not address.startswith("inproc://")]
         self.n_processes: int = 1 + max(Counter(hosts).values(), default=0)
-        self._check_limits(self.workers.keys() - before.keys())
 
     def check_limits(self, what: str, of_process: int, of_thread: int) -> None:
         """Raise MemoryBudgetError for a worker whose memory limit, if it has one, is below what it needs.
 
-        This is ``of_process``, and ``of_thread`` for each thread; workers that join later need it, too.
+        This is ``of_process``, and ``of_thread`` for each thread.
         """
-        self._needs = what, of_process, of_thread
-        self._check_limits(self.workers)
-
-    def _check_limits(self, addresses: Iterable[str]) -> None:
-        if self._needs is None:
-            return
         # Dask gives a worker no more tasks, or ends it, at a share of its limit
         shares = [dask.config.get(f"distributed.worker.memory.{at}", False) for at in ("pause", "terminate")]
         share = min([float(share) for share in shares if share], default=1.0)
-        what, of_process, of_thread = self._needs
-        for address in addresses:
-            limit = self.workers[address]["memory_limit"]
-            needed = int((of_process + of_thread * self.workers[address]["nthreads"]) / share)
+        for address, worker in self.workers.items():
+            limit, needed = worker["memory_limit"], int((of_process + of_thread * worker["nthreads"]) / share)
             if 0 < limit < needed:
                 raise errors.MemoryBudgetError(
                     f"{what} needs {format_size(needed)} in Dask worker {address}, over its memory limit of "
@@ -141,9 +124,6 @@ class DaskEngine:
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
-        if is_within_task():  # leave the worker a thread for the tasks that are now sent, and waited for here
-            with suppress(KeyError):  # of a thread that has left, for an earlier map or by its own code
-                distributed.secede()
         self.refresh()
         step = current_step() or "the call"
         words = ["bigcons", *re.findall(r"[a-z]+|[0-9]+", step.lower())]
@@ -381,8 +361,12 @@ def run_task(item: Item, task: bytes | Callable[[Item], Result]) -> tuple[Result
     """
     try:
         function = _loaded(task) if isinstance(task, bytes) else task
-        with _naming_the_worker():
-            return function(item), None
+        return function(item), None
+    except errors.StoreNotFoundError as error:
+        raise errors.StoreNotFoundError(
+            f"on Dask worker {distributed.get_worker().address}, {error} Workers must find a store at the "
+            "same path as this process; use a shared path."
+        ) from error
     except BigconsError as error:
         if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
             raise  # a disk or a network may recover
@@ -390,31 +374,6 @@ def run_task(item: Item, task: bytes | Callable[[Item], Result]) -> tuple[Result
 
 
 @lru_cache(maxsize=1)  # so that a worker opens its stores once for all blocks
-def _loaded(content: bytes) -> Callable[[Any], Any]:
-    """Unpickle a task function; raises ExecutionError if its code is not on this worker."""
-    try:
-        with _naming_the_worker():
-            return cast("Callable[[Any], Any]", cloudpickle.loads(content))
-    except BigconsError:
-        raise  # an optional package is missing
-    except (ImportError, AttributeError) as error:
-        raise ExecutionError(
-            f"Dask worker {distributed.get_worker().address} cannot load a task ({first_line(error)}): its "
-            "version of bigcons or of one of your modules differs from this process's; install the same on "
-            "every worker and restart them."
-        ) from error
-
-
-@contextmanager
-def _naming_the_worker() -> Iterator[None]:
-    """Add the worker's address to the error about a store that the worker cannot find, or access."""
-    try:
-        yield
-    except errors.StoreError as error:
-        if type(error) not in (errors.StoreError, errors.StoreNotFoundError):
-            raise  # of what is in the store, whoever reads it
-        message = f"on Dask worker {distributed.get_worker().address}, {error}"
-        if isinstance(error, errors.StoreNotFoundError):
-            message += " Workers must find a store at the same path as this process; use a shared path."
-            raise errors.StoreNotFoundError(message) from error
-        raise errors.StoreError(message, path=error.path) from error.__cause__
+def _loaded(content: bytes) -> Any:
+    """Unpickle a task function."""
+    return cloudpickle.loads(content)

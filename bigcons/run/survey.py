@@ -58,37 +58,28 @@ class MemoryPlan(NamedTuple):
         ensemble: Ensemble,
         memory: str | float | None,
         remedy: str = "",
-        stored: MemoryPlan | None = None,
         *,
         most: float = math.inf,
     ) -> None:
         """Log the needs of the method ``name``, and raise MemoryBudgetError if they exceed ``memory``.
 
-        ``remedy`` continues "raise it to X", after that of ``out=`` if ``stored``, the plan with it, fits.
-        Without ``memory``, data may take ``most`` bytes. Raises it, too, for a Dask worker whose own limit is
-        too small, now or when it joins.
+        ``remedy`` continues "raise it to X". Without ``memory``, data may take ``most`` bytes. A Dask worker
+        whose own limit is too small is refused, too.
         """
         of_process = WORKER_BYTES + _reading_bytes(ensemble, 1, 1, is_sent=True)
         engine.check_limits(name, of_process, self.per_block + 2 * self.per_result)
-        needed = self.n_bytes(engine, ensemble)
-        process, reading = process_bytes(engine), reading_bytes(engine, ensemble)
-        logger.info(
-            "%s plan: %s in total: %s for the processes, %s for read buffers, %s held, %d concurrent blocks "
-            "of %s, %d results of %s",
-            *(name, format_size(needed), format_size(process), format_size(reading), format_size(self.held)),
-            *(engine.n_workers, format_size(self.per_block), engine.in_flight, format_size(self.per_result)),
-        )
-        allowed = process + reading + most if memory is None else parse_size(memory)
-        if needed <= allowed:
-            return
-        if memory is None:
-            words = f"; pass memory='{enough_for(needed)}' to allow it{remedy}"
-        else:
-            if stored is not None and stored.n_bytes(engine, ensemble) <= allowed:
-                remedy = f" or write the result to a store with out={',' if remedy else ''}{remedy}"
-            words = f", over memory={format_size(allowed)}; raise it to {enough_for(needed)}{remedy}"
-        budget = most or None if memory is None else allowed
-        raise MemoryBudgetError(f"{name} needs {format_size(needed)}{words}.", needed=needed, budget=budget)
+        needed, processes = self.n_bytes(engine, ensemble), MemoryPlan(0).n_bytes(engine, ensemble)
+        shown = (format_size(n_bytes) for n_bytes in (needed, processes, *self))
+        logger.info("%s plan: %s: %s for processes, %s held, blocks of %s, results of %s", name, *shown)
+        allowed = processes + most if memory is None else parse_size(memory)
+        if needed > allowed:
+            default = " by default" if memory is None else ""
+            raise MemoryBudgetError(
+                f"{name} needs {format_size(needed)}, over memory={format_size(allowed)}{default}; "
+                f"raise it to {enough_for(needed)}{remedy}.",
+                needed=needed,
+                budget=allowed,
+            )
 
 
 class LabelsNeededError(Exception):
@@ -119,20 +110,9 @@ class PlannedEnsemble(Ensemble):
 
 
 def data_budget(memory: str | float | None, engine: Engine, ensemble: Ensemble) -> DataBudget:
-    """Return what ``memory`` leaves for data, after processes and the labels they hold; 4 GB if it is None.
-
-    Raises MemoryBudgetError if it is below the memory of the processes themselves.
-    """
+    """Return what ``memory``, if given, leaves for data after processes and the labels they hold; or 4 GB."""
     taken = process_bytes(engine) + (reading_bytes(engine, ensemble) if ensemble.path is None else 0)
-    budget = beside_processes(memory, taken)
-    if memory is not None and budget.n_bytes <= 0:
-        raise MemoryBudgetError(
-            f"memory={format_size(parse_size(memory))} is below the {format_size(taken)} of the processes "
-            "themselves; raise it.",
-            needed=taken,
-            budget=parse_size(memory),
-        )
-    return budget
+    return beside_processes(memory, taken)
 
 
 def process_bytes(engine: Engine) -> int:

@@ -25,8 +25,8 @@ assert (n_agree == expected).all(), n_agree
 rows = np.full((2, 4), 0.5)
 csr = np.array([0, 1, 2]), np.array([1, 0], np.int32), np.full(2, 0.25, np.float32), np.ones(2, np.float32)
 others = np.empty((0, 0), np.float32)
-value = pair_descent.total_value(rows, *csr, others, divergences.exponential_value, 1.0)
-assert pair_descent.total_value(rows, *csr, others, divergences.l2_value, 0.0) == 0.0625
+value = pair_descent.total_value(rows, *csr, others, divergences.kl_value)
+assert pair_descent.total_value(rows, *csr, others, divergences.l2_value) == 0.0625
 print(sum(label_rows.count_tile.stats.cache_hits.values()),
       sum(pair_descent.total_value.stats.cache_hits.values()), value.hex())
 """

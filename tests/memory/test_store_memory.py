@@ -105,7 +105,7 @@ from bigcons import PairTable
 from bigcons.coassociation import sample
 from bigcons.divergences import resolve_divergence
 from bigcons.run.engine import SerialEngine
-from bigcons.memory import parse_size
+from bigcons.memory import DataBudget, parse_size
 from bigcons.methods import pcc
 from bigcons.methods.all_pairs import dirichlet
 from bigcons.run.passes import Run, run_passes
@@ -117,14 +117,14 @@ def draw(ensemble, out, **others):
 def solve(pairs, folder, memory):
     table, engine = PairTable.open(pairs), SerialEngine()
     near = pcc.Neighborhoods.of(table, pcc.cut_blocks(table), engine, resolve_divergence("l2"))
-    pcc.check_tasks(near, 2, engine, memory)
+    pcc.check_tasks(near, 2, engine, DataBudget(memory))
     run = Run(table, engine, 0, 1, 1e-3, blocks=near.blocks)
     run.arrays = FileBlocks(folder, 2)
     first = (lambda block: dirichlet(block.n_rows, 2, 0, block.index)), []
     return run_passes(run, pcc.BlockedPairs(near, lambda: first))
 
 draw(options["small"], options["warm"], per_object=4)
-solve(options["warm"], options["warm"] + "-blocks", None)
+solve(options["warm"], options["warm"] + "-blocks", 1 << 40)
 before = from_here()
 if options["step"] == "sample":
     draw(options["ensemble"], options["pairs"], per_object=60, memory=options["memory"])

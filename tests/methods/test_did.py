@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.cluster.hierarchy import linkage
 from scipy.integrate import quad
 from scipy.spatial.distance import squareform
-from sklearn.cluster import KMeans, spectral_clustering
+from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 from threadpoolctl import threadpool_limits
 
@@ -18,7 +18,6 @@ from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.methods.evidence import EAC
 from bigcons.metrics import matching_accuracy
 from tests.naive import did as naive
-from tests.support.numbering import numbered_by_size
 from tests.support.strategies import label_matrices
 
 pytestmark = pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
@@ -149,22 +148,6 @@ def test_fit__is_linkage_of_the_symmetric_matrix(method, symmetrize):
 def test_fit__separates_moons(method, moons):
     points, truth, labels = moons
     assert matching_accuracy(truth, DID(2, features=points, linkage=method).fit(labels).labels_) == 1
-
-
-def test_spectral__cuts_the_symmetric_matrix(moons):
-    points, _, labels = moons
-    model = DID(3, features=points, linkage="spectral", random_state=0).fit(labels)
-    matrix = did_matrix(points, labels)
-    matrix = (matrix + matrix.T) / 2
-    np.fill_diagonal(matrix, 1)
-    expected = spectral_clustering(matrix, n_clusters=3, random_state=1, assign_labels="cluster_qr")
-    assert matching_accuracy(expected, model.labels_) == 1
-    np.testing.assert_array_equal(model.labels_, numbered_by_size(model.labels_))
-    inside = [model.labels_ == k for k in range(3)]
-    lost = [1 - matrix[np.ix_(members, members)].sum() / matrix[members].sum() for members in inside]
-    assert model.objective_ == pytest.approx(sum(lost))
-    assert DID(1, features=points, linkage="spectral").fit(labels).n_clusters_ == 1
-    assert not hasattr(model, "linkage_")
 
 
 def test_fit__refuses_what_does_not_fit_memory(moons):

@@ -17,15 +17,6 @@ def entropy():
     return xlogx, lambda x: math.log(x) + 1, lambda x: 1 / x, lambda x: -1 / x**2
 
 
-def power(a):
-    return (
-        lambda x: x**a,
-        lambda x: a * x ** (a - 1),
-        lambda x: a * (a - 1) * x ** (a - 2),
-        lambda x: a * (a - 1) * (a - 2) * x ** (a - 3),
-    )
-
-
 def exponential(t):
     return tuple(lambda x, n=n: t**n * math.exp(t * x) for n in range(4))
 

@@ -7,9 +7,9 @@ import numpy as np
 from bigcons import Ensemble
 from bigcons.coassociation.factorized import agreement_sums
 from bigcons.divergences import resolve_divergence
-from bigcons.memory import row_blocks
+from bigcons.memory import DataBudget
 from bigcons.methods.all_pairs import AllPairs, Solved
-from bigcons.methods.pcc import BlockedPairs, Neighborhoods, check_tasks, cut_blocks, read_across
+from bigcons.methods.pcc import BlockedPairs, Neighborhoods, check_tasks, cut_blocks
 from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import Run, as_history, run_passes
 from bigcons.run.survey import take_survey
@@ -27,13 +27,9 @@ class Found(NamedTuple):
     state: Any
 
 
-def found(run, at, blocks=None):
-    n, last = run.data.n_objects, at.records[-1]
-    if blocks:
-        rows = [read_across(run.arrays, at.generation, blocks, block) for block in row_blocks(n, 7)]
-    else:
-        rows = [run.arrays.read(at.generation, block) for block in run.blocks]
-    rows = np.concatenate(rows)
+def found(run, at):
+    last = at.records[-1]
+    rows = np.concatenate([run.arrays.read(at.generation, block) for block in run.blocks])
     history = as_history(at.records)
     return Found(rows, last["objective"], last["gap"], at.is_settled, len(at.records), history, at.state)
 
@@ -70,7 +66,8 @@ def solve_listed(
     engine, start = engine or SerialEngine(), np.asarray(start, np.float32)
     blocks = cut_blocks(table) if blocks is None else blocks
     near = Neighborhoods.of(table, blocks, engine, resolve_divergence(divergence))
-    check_tasks(near, n_clusters, engine, memory)
+    if memory is not None:
+        check_tasks(near, n_clusters, engine, DataBudget(memory))
     run = Run(table, engine, seed, max_passes, tol, blocks=near.blocks, snapshots=snapshots)
     run.arrays = arrays or run.arrays
 
@@ -78,4 +75,4 @@ def solve_listed(
         return (lambda block: start[block.start : block.stop]), []
 
     method = BlockedPairs(near, begin, max_steps, **how)
-    return found(run, run_passes(run, method), blocks)
+    return found(run, run_passes(run, method))
