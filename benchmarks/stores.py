@@ -37,7 +37,6 @@ from bigcons.errors import SuspiciousLabelsWarning
 from bigcons.io.factorize import default_chunk_rows
 from bigcons.io.files import footer_of
 from bigcons.memory import row_blocks
-from bigcons.store import ensemble_store
 from bigcons.store.building import write_store
 from bigcons.store.ensemble_store import Content, Header
 
@@ -187,7 +186,6 @@ def main() -> None:
     n_objects, n_labels, widths = 500_000, 20_000_000, (128, 1_024, 4_096, 16_384, 32_768)
     if options.smallest:
         n_objects, n_labels, widths = 2_000, 200_000, (128, 256)
-    ensemble_store.MOST_PARTITIONS = max(widths)  # measured beyond the limit
     with tempfile.TemporaryDirectory() as name:
         folders = {"zarr": name, "parquet": name}
         kinds = (("int8", 20), ("int32", 40_000 if not options.smallest else 1_500))

@@ -31,7 +31,6 @@ from bigcons import errors
 from bigcons.disk.files import (
     MOST_BYTES,
     READ_AHEAD,
-    Place,
     checked_size,
     is_running,
     machine,
@@ -135,13 +134,6 @@ class BucketPlace:
     def write(self, *parts: Any, durable: bool = False) -> None:  # noqa: ARG002 - every put is durable
         """Put the concatenated parts as the object."""
         self.put(b"".join(parts) if len(parts) > 1 else bytes(*parts))
-
-    def copy_to(self, other: Place) -> None:
-        """Make ``other`` a copy of the object, in the server; raises FileNotFoundError."""
-
-        assert isinstance(other, BucketPlace)  # noqa: S101 - they are in one folder
-        with bucket_errors(self):
-            obstore.copy(self.bucket, self.key, other.key)
 
     def put(self, content: bytes, mode: Any = "overwrite") -> dict[str, str] | None:
         """Put the object and return its version, or None if the condition ``mode`` fails.

@@ -4,8 +4,7 @@ A store is a Zarr group whose attributes are its head, or a folder of Parquet fi
 It is written to a folder aside, head last. On a disk that is a hidden folder next to the path, which is
 renamed to it once everything in it is durable; a store that is there is exchanged for it in one step. Buckets
 cannot rename: the folder has a unique name inside the store, and a single object at the path, which is put
-last, names it. A process killed at any moment leaves the old state or the new one, never a mixture. An append
-writes a new folder, too, with links to the files that stay, or copies in a bucket.
+last, names it. A process killed at any moment leaves the old state or the new one, never a mixture.
 """
 
 from __future__ import annotations

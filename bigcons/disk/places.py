@@ -105,24 +105,6 @@ class DiskPlace:
             for part in parts:
                 file.write(part)
 
-    def copy_to(self, other: Place) -> None:
-        """Make ``other``, in the same store, a copy of this file; a reader sees its old content or the new.
-
-        It is a hard link if the file system has them, as files are never changed. Raises FileNotFoundError.
-        """
-        assert isinstance(other, DiskPlace)  # noqa: S101 - they are in one folder
-        other.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = other.path.with_name(partial_name(other.name))
-        try:
-            os.link(self.path, partial)
-            partial.replace(other.path)
-        except FileNotFoundError:
-            raise
-        except OSError:  # a file system without links
-            other.write(self.read(), durable=True)
-        finally:
-            partial.unlink(missing_ok=True)  # still there if ``other`` was a link to this file before
-
     def flush(self) -> None:
         """Make everything below durable, several files at a time as disks write them together."""
         with ThreadPoolExecutor(8) as pool:

@@ -35,43 +35,30 @@ none; and its probability, times its support."""
 
 BODIES = {
     "ensemble": {
-        "n_objects": "count",
-        "names": "list",  # of the partitions
-        "n_clusters": "list",
-        "n_labeled": "list",  # objects that each partition labels
-        "dtype": "text",  # of the labels, or float32 of memberships
-        "chunk_rows": "count",
-        "provenance": "object",
-        "ids": "object or null",
-        "files": "object",  # CRC-32 of each file besides the arrays
-        "digest": "text",  # of all labels or memberships
-        "footers": "list or null",  # in Parquet: CRC-32 of the footer of each file
+        "count": ("n_objects", "chunk_rows"),
+        "text": ("dtype", "digest"),  # of the labels, or float32 of memberships; of all of them
+        "list": ("names", "n_clusters", "n_labeled"),  # of the partitions; objects that each one labels
+        "object": ("provenance", "files"),  # CRC-32 of each file besides the arrays
+        "object or null": ("ids",),
+        "list or null": ("footers",),  # in Parquet: CRC-32 of the footer of each file
     },
     "pairs": {
-        "n_objects": "size",
-        "n_pairs": "size",
-        "rows_per_block": "count or null",  # if pairs were sampled in tiles
-        "counts_dtype": "text",
-        "chunk_entries": "count",
-        "provenance": "object",
-        "digest": "text",
+        "count": ("chunk_entries",),
+        "size": ("n_objects", "n_pairs"),
+        "count or null": ("rows_per_block",),  # if pairs were sampled in tiles
+        "text": ("counts_dtype", "digest"),
+        "object": ("provenance",),
     },
     "consensus": {
-        "n_objects": "count",
-        "n_clusters": "count",
-        "has_memberships": "flag",
-        "chunk_rows": "count",
-        "trust": "object or null",  # temperature, and the columns of the tables below
-        "history": "object",
-        "parameters": "object",
-        "results": "object",
-        "provenance": "object",
-        "ids": "object or null",
-        "files": "object",
-        "digest": "text",
+        "count": ("n_objects", "n_clusters", "chunk_rows"),
+        "flag": ("has_memberships",),
+        "text": ("digest",),
+        "object": ("history", "parameters", "results", "provenance", "files"),
+        "object or null": ("trust", "ids"),  # temperature, and the columns of the tables below
     },
 }
-"""The entries of the body of a head by kind of store; a count is an integer from 1, a size one from 0."""
+"""The entries of the body of a head by kind of store and type; a count is an integer from 1, a size one from
+0."""
 
 PAIR_COLUMNS = ("i", "j", "n_agree", "n_seen")
 """The columns of a table with one row for each pair ``i < j``, in any order: Parquet, CSV, a data frame."""
@@ -184,17 +171,18 @@ def _known(dtype: str, dtypes: tuple[str, ...]) -> str:
 
 def check_body(kind: str, body: Mapping[str, Any]) -> None:
     """Raise ValueError for an entry of a head that is missing, or of another type."""
-    for name, types in BODIES[kind].items():
-        value = body.get(name, ...)
-        is_number = isinstance(value, int) and not isinstance(value, bool)
-        fits = {
-            "count": is_number and value >= 1,
-            "size": is_number and value >= 0,
-            "text": isinstance(value, str),
-            "flag": isinstance(value, bool),
-            "list": isinstance(value, list),
-            "object": isinstance(value, dict),
-            "null": value is None,
-        }
-        if not any(fits[one] for one in types.split(" or ")):
-            raise ValueError(f"{name} is {value!r:.40}, no {types}")
+    for types, names in BODIES[kind].items():
+        for name in names:
+            value = body.get(name, ...)
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            fits = {
+                "count": is_number and value >= 1,
+                "size": is_number and value >= 0,
+                "text": isinstance(value, str),
+                "flag": isinstance(value, bool),
+                "list": isinstance(value, list),
+                "object": isinstance(value, dict),
+                "null": value is None,
+            }
+            if not any(fits[one] for one in types.split(" or ")):
+                raise ValueError(f"{name} is {value!r:.40}, no {types}")

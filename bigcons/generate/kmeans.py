@@ -34,7 +34,7 @@ from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
 from bigcons.store.ensemble import Ensemble, ensemble_of_content
-from bigcons.store.ensemble_store import Content, Header, refuse_wide
+from bigcons.store.ensemble_store import Content, Header
 from bigcons.store.generator import Generator
 from bigcons.validation import check_choice, check_flag, check_int, check_number
 from bigcons.version import __version__
@@ -418,7 +418,6 @@ def make_partitions(
             finished = Ensemble.open(out)
         if finished is None or "generator" not in finished.provenance:
             refuse_existing(out, overwrite, "ensemble")
-        refuse_wide(out, scheme.n_partitions)
         if random_state is None and not overwrite:
             kept_seed = seed_of_run(out, finished)
             seed = seed if kept_seed is None else kept_seed

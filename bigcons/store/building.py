@@ -44,7 +44,6 @@ from bigcons.store.ensemble_store import (
     Header,
     RowsWriter,
     StoredRows,
-    refuse_wide,
 )
 from bigcons.store.generator import Generator
 from bigcons.store.reshaping import SoftSources
@@ -56,7 +55,6 @@ from bigcons.validation import check_int
 def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
     """Store what is given as a new ensemble; the suffix tells if in Parquet."""
     header = content.header
-    refuse_wide(path, len(header.names))
     with new_store(path, overwrite, KIND) as folder:
         writer = RowsWriter(folder, header, content.categories, parquet=names_parquet(path))
         with progress("labels to the store", header.n_objects) as listener:
@@ -255,31 +253,24 @@ def append_in_memory(
         return rows[start:stop]
 
     grown = grown._replace(header=grown.header._replace(chunk_rows=_chunk_rows(grown.header)))
-    return hold(grown._replace(blocks=_grown_blocks(read, 0, len(rows), grown, partitions=partitions)))
+    return hold(grown._replace(blocks=_grown_blocks(read, len(rows), grown, partitions=partitions)))
 
 
 def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partitions: bool) -> None:
-    """Write a grown store to ``folder``; full rows of chunks are shared if objects are appended.
-
-    With more partitions, all labels are written anew.
-    """
-    if partitions and stored.is_parquet:
-        refuse_wide(stored.path, len(grown.header.names))
-    kept = None if partitions else stored
-    writer = RowsWriter(folder, grown.header, grown.categories, kept, parquet=stored.is_parquet)
-    n_old = stored.header.n_objects
-    for block in _grown_blocks(stored.read, writer.n_kept, n_old, grown, partitions=partitions):
+    """Write a grown store to ``folder``."""
+    writer = RowsWriter(folder, grown.header, grown.categories, parquet=stored.is_parquet)
+    for block in _grown_blocks(stored.read, stored.header.n_objects, grown, partitions=partitions):
         writer.write(block)
     writer.commit()
 
 
 def _grown_blocks(
-    read: Callable[[int, int], np.ndarray], first: int, n_old: int, grown: Content, *, partitions: bool
+    read: Callable[[int, int], np.ndarray], n_old: int, grown: Content, *, partitions: bool
 ) -> Iterator[np.ndarray]:
-    """Yield chunks of old rows, from the ``first`` that is not kept, then new ones, or of both together."""
+    """Yield chunks of old rows, then new ones, or of both together."""
     rows, dtype = grown.header.chunk_rows, grown.header.dtype
     if not partitions:
-        old = (read(first + block.start, first + block.stop) for block in row_blocks(n_old - first, rows))
+        old = (read(block.start, block.stop) for block in row_blocks(n_old, rows))
         blocks = (block.astype(dtype, copy=False) for block in chain(old, grown.blocks))
         yield from rechunk(blocks, rows)
         return

@@ -35,7 +35,6 @@ from bigcons.store.ensemble_store import (
     Content,
     Header,
     StoredRows,
-    refuse_wide,
 )
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.reshaping import SoftSources, read_long, read_runs
@@ -775,7 +774,6 @@ def ensemble_of(
     if out is None:
         return Ensemble(*building.hold(building.content_of(source, provenance, **how)))
     commit.refuse_existing(out, overwrite, KIND)
-    refuse_wide(out, len(source.names) if isinstance(source, SoftSources) else source.n_columns)
     content = building.content_of(source, provenance, budget=parse_size(memory), **how)
     return ensemble_of_content(content, out, overwrite=overwrite)
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.disk.arrays import AT_ONCE, StoredArray, digest_text, rows_digest
-from bigcons.disk.commit import names_parquet, write_head
-from bigcons.disk.files import MOST_JSON_BYTES, Place, StorePath, corrupt, decoding, parse_json
+from bigcons.disk.commit import write_head
+from bigcons.disk.files import MOST_JSON_BYTES, Place, corrupt, decoding, parse_json
 from bigcons.disk.places import local_path
 from bigcons.disk.schema import MISSING, arrays_of, chunk_columns
 from bigcons.errors import InvalidInputError
@@ -35,10 +35,6 @@ SUM_TOLERANCE = 1e-3
 """How far from 1 memberships of an object in a partition may sum."""
 RESTORE = "restore the store from a copy."
 """What to do with a damaged store."""
-
-MOST_PARTITIONS = 4_096
-"""Partitions of an ensemble in Parquet, which describes each column in every file. Of more, the time to open
-a file grows faster than their number: measured by ``benchmarks/stores.py``."""
 
 _TOGETHER = 16
 """Columns of a Parquet file that a thread decodes at a time."""
@@ -97,15 +93,6 @@ class Content(NamedTuple):
     objects; of an append those of the new objects, or of the new partitions."""
 
 
-def refuse_wide(out: StorePath | Place, n_partitions: int) -> None:
-    """Raise InvalidInputError for an ensemble in Parquet with more partitions than its footers bear."""
-    if names_parquet(out) and n_partitions > MOST_PARTITIONS:
-        raise InvalidInputError(
-            f"{out} would have n_partitions={n_partitions:,}, but Parquet describes each column in every "
-            f"file and is slow beyond {MOST_PARTITIONS:,}; store it as .zarr."
-        )
-
-
 # Reading
 
 
@@ -133,6 +120,8 @@ class StoredRows:
             if not fits or (not is_soft and int(n_clusters.max()) - 1 > np.iinfo(self.dtype).max):
                 raise ValueError("the numbers of names, clusters or labels")
             if self.is_parquet:
+                if is_soft:
+                    raise ValueError("memberships in Parquet")
                 if len(body["footers"] or []) != -(-n_objects // chunk_rows):
                     raise ValueError("the number of footers")
                 if store.ids is not None:
@@ -142,13 +131,6 @@ class StoredRows:
                 *(n_objects, names, n_clusters, n_labeled, chunk_rows, body["provenance"], is_soft),
                 *(store.ids, StoredGenerator(store, file) if file in body["files"] else None),
             )
-
-    def files_of(self, number: int) -> list[str]:
-        """Return the files of a chunk of rows, in the folder of the store."""
-        if self.is_parquet:
-            return [f"part-{number:05}.parquet"]
-        name = "memberships" if self.header.is_soft else "labels"
-        return [f"{name}/c/{number}/{file.name}" for file in self.store.arrays[name].files_of(number)]
 
     def reading_bytes(self, n_processes: int, n_threads: int) -> int:
         """Return the memory that reading takes in all, besides the rows that are returned.
@@ -160,11 +142,7 @@ class StoredRows:
         if not self.is_parquet:
             return reading_bytes(header.chunk_rows, header.n_columns * itemsize, self.dtype, n_threads)
         label_bytes = 20 + 4 * itemsize  # Parquet's 32 bits and levels, Arrow, codes
-        n_columns = min(header.n_columns, _TOGETHER)
-        if header.is_soft:
-            groups = range(0, len(header.names), _TOGETHER)
-            n_columns = int(np.add.reduceat(header.n_clusters, groups).max())
-        of_columns = header.chunk_rows * n_columns * label_bytes
+        of_columns = header.chunk_rows * min(header.n_columns, _TOGETHER) * label_bytes
         return n_processes * 25_000_000 + n_threads * (8_000 * len(header.names) + of_columns)
 
     def categories(self) -> Categories:
@@ -219,14 +197,9 @@ class StoredRows:
                     names = header.names[first : first + _TOGETHER]
                     table = file.read_row_group(0, columns=names, use_threads=False)
                     table = table.slice(low - number * chunk, len(out))
-                    columns = (table.column(name).combine_chunks() for name in names)
-                    if header.is_soft:
-                        for u, column in enumerate(columns, first):
-                            _fill(out[:, header.offsets[u] : header.offsets[u + 1]], column)
-                        continue
                     codes = np.empty((len(names), len(out)), out.dtype)
-                    for u, column in enumerate(columns):
-                        codes[u] = self._codes(column, first + u)
+                    for u, name in enumerate(names):
+                        codes[u] = self._codes(table.column(name).combine_chunks(), first + u)
                     del table
                     for at in range(0, len(out), 2048):  # tile by tile, which stay in the cache
                         out[at : at + 2048, first : first + len(codes)] = codes[:, at : at + 2048].T
@@ -260,7 +233,7 @@ class StoredRows:
 
         facts, chunk, parts = self.header.ids.facts, self.header.chunk_rows, []  # type: ignore[union-attr]
         for number in range(start // chunk, -(-stop // chunk)):
-            first, path = number * chunk, str(self.path / self.files_of(number)[0])
+            first, path = number * chunk, str(self.path / part_name(number))
             with decoding(lambda reason: corrupt(path, f"has damaged ids ({reason})")):  # noqa: B023
                 with self._opened(number) as file:
                     table = file.read_row_group(0, columns=[facts.name], use_threads=False)
@@ -277,7 +250,7 @@ class StoredRows:
         """
         from pyarrow import parquet
 
-        header, path = self.header, local_path(str(self.path / self.files_of(number)[0]))
+        header, path = self.header, local_path(str(self.path / part_name(number)))
         n_rows = min(header.chunk_rows, header.n_objects - number * header.chunk_rows)
         if not path.exists():
             raise ValueError(f"{path.name} is missing")
@@ -317,7 +290,7 @@ class StoredRows:
         if isinstance(header.generator, StoredGenerator):
             header.generator.load()
         self.store.check_digest(total)
-        known = {name for number in range(len(blocks)) for name in self.files_of(number)}
+        known = {part_name(block.index) for block in blocks}
         for name in self.path.names() if self.is_parquet else ():
             if name not in known and not name.startswith(("_", ".")):
                 what = "is not part of the ensemble, but other readers would read it"
@@ -346,14 +319,6 @@ def _column_maxima(block: np.ndarray) -> np.ndarray:
     return np.maximum(folded.max(axis=0), block[whole:].max(axis=0, initial=MISSING))
 
 
-def _fill(memberships: np.ndarray, column: Any) -> None:
-    """Write an Arrow array of lists to the memberships (rows, n_clusters) of a partition; 0 where null."""
-    is_labeled = column.is_valid().to_numpy(zero_copy_only=False)
-    memberships[...] = 0.0
-    values = column.flatten().to_numpy(zero_copy_only=False)
-    memberships[is_labeled] = values.reshape(int(is_labeled.sum()), memberships.shape[1])
-
-
 def _whole_numbers(column: Any) -> np.ndarray:
     """Return an Arrow array of integers, -1 where it is null."""
     validity, content = column.buffers()
@@ -370,26 +335,21 @@ def _whole_numbers(column: Any) -> np.ndarray:
 # Writing
 
 
-class RowsWriter:
-    """Writes the rows of a store to an empty ``folder``, chunk by chunk; ``parquet`` or Zarr.
+def part_name(number: int) -> str:
+    """Return the name of the Parquet file of a chunk of rows."""
+    return f"part-{number:05}.parquet"
 
-    ``kept`` is the store before more objects are appended: its full chunks are linked, or copied in a bucket,
-    unless a column changes its type.
-    """
+
+class RowsWriter:
+    """Writes the rows of a store to an empty ``folder``, chunk by chunk; ``parquet`` or Zarr."""
 
     def __init__(
-        self,
-        folder: Place,
-        header: Header,
-        categories: Categories,
-        kept: StoredRows | None = None,
-        *,
-        parquet: bool = False,
+        self, folder: Place, header: Header, categories: Categories, *, parquet: bool = False
     ) -> None:
+        if parquet and header.is_soft:
+            raise InvalidInputError("soft clusterings are not stored in Parquet; store them as .zarr.")
         self.folder: Place = folder
         self.header: Header = header
-        self.n_kept: int = 0
-        """Objects whose rows are those of the store before."""
         self._categories = categories
         self._next_row = self._total = 0
         self._footers: list[int] = []
@@ -404,37 +364,12 @@ class RowsWriter:
             "ids": None if header.ids is None else header.ids.facts._asdict(),
             "footers": self._footers if parquet else None,
         }
-        self._schema = _schema_of(header, categories, header.dtype) if parquet else None
+        self._schema = _schema_of(header, categories) if parquet else None
         self._arrays: dict[str, StoredArray] = {}
         if not parquet:
             for name, array in arrays_of(KIND, self._body).items():
                 self._arrays[name] = StoredArray.create(folder / name, array)
-        if kept is not None:
-            self._keep(kept)
         self._ids = header.ids.hold() if parquet and header.ids is not None else None
-
-    def _keep(self, kept: StoredRows) -> None:
-        """Link the full chunks of a store, if they have the same content in this one."""
-        header, before = self.header, kept.header
-        same = before.chunk_rows == header.chunk_rows and before.n_columns == header.n_columns
-        same &= kept.dtype == header.dtype
-        if self._schema is not None:
-            same &= _schema_of(before, kept.categories(), kept.dtype) == self._schema
-        if not same:
-            return
-        n_chunks = before.n_objects // header.chunk_rows
-        for name in (name for number in range(n_chunks) for name in kept.files_of(number)):
-            try:
-                (kept.store.data / name).copy_to(self.folder / name)
-            except FileNotFoundError:
-                raise corrupt(kept.store.data / name, "is missing", RESTORE) from None
-        if self._schema is not None:
-            self._footers += kept.store.body["footers"][:n_chunks]
-        self.n_kept = self._next_row = n_chunks * header.chunk_rows
-        last = Block(n_chunks, self.n_kept, before.n_objects)
-        self._total = int(kept.store.body["digest"], 16)
-        if last.n_rows:
-            self._total -= before.digest(last, kept.read(last.start, last.stop))
 
     def write(self, block: np.ndarray) -> None:
         """Write the next ``chunk_rows`` rows, fewer at the end."""
@@ -454,17 +389,11 @@ class RowsWriter:
         import pyarrow as pa
         from pyarrow import parquet
 
-        header, path = self.header, local_path(str(self.folder / f"part-{number:05}.parquet"))
+        header, path = self.header, local_path(str(self.folder / part_name(number)))
         columns = []
         if self._ids is not None:
             columns.append(self._ids.values.slice(number * header.chunk_rows, len(block)))
-        for u, is_labeled in enumerate(observed(block, header.offsets).T if header.is_soft else ()):
-            memberships = block[is_labeled, header.offsets[u] : header.offsets[u + 1]]
-            ends = np.append(0, np.cumsum(is_labeled)) * memberships.shape[1]
-            parts = pa.array(ends.astype(np.int32)), pa.array(memberships.ravel())
-            columns.append(pa.ListArray.from_arrays(*parts, mask=pa.array(~is_labeled)))
-        codes_of = () if header.is_soft else zip(np.ascontiguousarray(block.T), self._categories, strict=True)
-        for codes, values in codes_of:
+        for codes, values in zip(np.ascontiguousarray(block.T), self._categories, strict=True):
             missing = codes < 0
             if values is None:
                 columns.append(pa.array(codes, mask=missing))
@@ -474,10 +403,7 @@ class RowsWriter:
             else:
                 columns.append(pa.array(values.astype(np.int64)[codes], mask=missing))
         table = pa.Table.from_arrays(columns, schema=self._schema)
-        how: dict[str, Any] = {
-            "compression": "zstd",
-            "use_dictionary": [] if header.is_soft else header.names,
-        }
+        how: dict[str, Any] = {"compression": "zstd", "use_dictionary": header.names}
         how |= {"write_statistics": False, "write_page_checksum": True}
         with parquet.ParquetWriter(path, self._schema, **how) as writer:
             writer.write_table(table, row_group_size=max(len(block), 1))
@@ -506,15 +432,13 @@ class RowsWriter:
         )
 
 
-def _schema_of(header: Header, categories: Categories, dtype: np.dtype) -> Any:
-    """Return the columns of Parquet files: ids, and labels as they were given or lists of memberships."""
+def _schema_of(header: Header, categories: Categories) -> Any:
+    """Return the columns of Parquet files: ids, and labels as they were given."""
     import pyarrow as pa
 
     def type_of(values: np.ndarray | None) -> pa.DataType:
-        if header.is_soft:
-            return pa.list_(pa.float32())
         if values is None:
-            return pa.from_numpy_dtype(dtype)
+            return pa.from_numpy_dtype(header.dtype)
         return pa.dictionary(pa.int32(), pa.string()) if values.dtype == object else pa.int64()
 
     fields = [(name, type_of(values)) for name, values in zip(header.names, categories, strict=True)]

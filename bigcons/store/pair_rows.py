@@ -96,25 +96,12 @@ def _refuse(bad: np.ndarray, rule: str, **columns: np.ndarray) -> None:
 def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
     """Return ascending ``edges`` as ascending rows with every pair in the rows of both objects.
 
-    Pairs with ``n_seen = 0`` are omitted. Both counts pass through SciPy's transpose and addition packed into
-    one number, which is never 0. Working memory: 42 bytes per pair and 40 per object.
+    Pairs with ``n_seen = 0`` are omitted. Working memory: 42 bytes per pair and 40 per object.
     """
-    from scipy.sparse import csr_array
-
-    seen = edges.n_seen > 0
-    if not seen.all():
-        edges = Edges(*(column[seen] for column in edges))
-    if not len(edges.i):
-        indptr, none = np.zeros(n_objects + 1, np.int64), np.empty(0, np.uint8)
-        return Rows(indptr, np.empty(0, np.int32), none, none)
-    counts = _packed(edges.n_agree, edges.n_seen)
-    # SciPy gives all index arrays the type of indptr: int64 would double the memory
-    narrow = 2 * len(edges.i) <= np.iinfo(np.int32).max
-    indptr = np.zeros(n_objects + 1, dtype=np.int32 if narrow else np.int64)
-    np.cumsum(np.bincount(edges.i, minlength=n_objects), out=indptr[1:])
-    upper = csr_array((counts, edges.j, indptr), shape=(n_objects, n_objects))
-    rows = (upper + upper.T.tocsr()).tocsr()
-    return _unpacked(rows, counts_dtype(int(edges.n_seen.max())))
+    counts = counts_dtype(int(edges.n_seen.max(initial=0)))
+    n_agree, n_seen = (np.tile(column.astype(counts), 2) for column in edges[2:])
+    row, column = np.concatenate([edges.i, edges.j]), np.concatenate([edges.j, edges.i])
+    return rows_of_entries(row, column, n_agree, n_seen, n_rows=n_objects, n_objects=n_objects)
 
 
 def rows_of_entries(

@@ -188,14 +188,3 @@ def test_write__killed_at_any_moment_leaves_a_whole_store(tmp_path, name, action
         assert survivor.verify()["ok"]
         survivor.save(path, overwrite=True)
         assert names_in(tmp_path) == [name]
-
-
-def test_append__shares_files_with_the_store_before_and_changes_none(store, tmp_path):
-    """What had the old store open, or a copy by links, keeps what it was."""
-    shutil.copytree(store, tmp_path / "links", copy_function=os.link)
-    before = Ensemble.open(store).read(0, 4000)
-    Ensemble.open(store, "a").append_objects(Ensemble.open(store).load())
-    np.testing.assert_array_equal(Ensemble.open(tmp_path / "links").read(0, 4000), before)
-    assert Ensemble.open(tmp_path / "links").verify()["ok"]
-    assert chunk(store, 2).stat().st_nlink == 2
-    assert chunk(store, 3).stat().st_nlink == 1
