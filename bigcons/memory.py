@@ -74,13 +74,10 @@ class DataBudget(NamedTuple):
         ``what`` is what needs them, in the plural; ``remedy`` follows "or".
         """
         if needed > self.n_bytes:
-            total = needed + self.processes
-            raise MemoryBudgetError(
-                f"{what} need {format_size(needed)}, over the {format_size(max(self.n_bytes, 0))} available; "
-                f"raise memory to {enough_for(total)}, or {remedy}.",
-                needed=total,
-                budget=self.n_bytes + self.processes,
-            )
+            total, budget = needed + self.processes, self.n_bytes + self.processes
+            words = f"{what} need {format_size(total)}, over memory={format_size(budget)}"
+            words += f"; raise it to {enough_for(total)}, or {remedy}."
+            raise MemoryBudgetError(words, needed=total, budget=budget)
 
 
 def row_blocks(n_rows: int, rows_per_block: int) -> list[Block]:

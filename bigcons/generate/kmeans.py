@@ -13,7 +13,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
@@ -22,13 +22,13 @@ import numpy as np
 
 from bigcons.disk.checkpoint import Snapshots, differences
 from bigcons.disk.commit import refuse_existing, refuse_other, stored_kind
-from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError
+from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.generate import training
 from bigcons.generate.training import ClusterCount, Scheme
 from bigcons.io.columns import Column, Columns
 from bigcons.io.factorize import default_chunk_rows, label_dtype
 from bigcons.io.features import Features, open_features
-from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget, enough_for, format_size
+from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget
 from bigcons.run.engine import Engine, beside_processes, open_engine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
@@ -36,7 +36,7 @@ from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
 from bigcons.store.ensemble import Ensemble, ensemble_of_content
 from bigcons.store.ensemble_store import Content, Header
 from bigcons.store.generator import Generator
-from bigcons.validation import check_choice, check_flag, check_int, check_number
+from bigcons.validation import check_int, check_number
 from bigcons.version import __version__
 
 _log = logging.getLogger(__name__)
@@ -409,9 +409,6 @@ def make_partitions(
     """Return the ensemble of ``scheme``; parameters as in `bigcons.generate.kmeans`."""
     from sklearn import __version__ as sklearn_version
 
-    check_flag("standardize", standardize)
-    if isinstance(train, str):
-        check_choice("train", train, ("auto", "all"))
     finished, seed = None, resolve_seed(random_state)
     if out is not None:
         if not overwrite and stored_kind(out) == "ensemble":
@@ -434,14 +431,14 @@ def make_partitions(
         if train == "auto":
             sample_rows = min(sample_rows, training.choose_sample_rows(most, data.n_features))
         elif train != "all":
-            sample_rows = min(sample_rows, check_int("train", train, at_least=most))
+            sample_rows = min(sample_rows, check_int("train", train, at_least=most, or_auto=True))
         budget = beside_processes(memory, PROCESS_BYTES * engine.n_processes)
         shape = data, scheme, sample_rows, budget, engine
         pool_rows, n_tasks, block_rows = make_plan(*shape, in_memory=out is None)
         subset = scheme.pool(pool_rows)
         scaling, rows = training.measure(data, subset if finished is None else None, standardize=standardize)
         encoding = data.encoding.with_scaling(scaling)
-        made_with = {
+        facts = {
             "generator": scheme.name,
             "standardize": standardize,
             "train": train,
@@ -450,24 +447,24 @@ def make_partitions(
             "n_clusters": scheme.ranges[0],
             "sample_rows": sample_rows,
             "n_objects": data.n_objects,
-            "features": encoding.column_names(),
             "columns": [code.name for code in encoding.columns],
-            "read": data.options,
             "features_checksum": scaling.checksum,
             "bigcons": __version__,
             "scikit_learn": sklearn_version,
             "seed": seed,
         }
         if data.ids is not None:
-            made_with["ids"] = data.ids.facts.in_words
+            facts["ids"] = data.ids.facts.in_words
         given = ("sample" if scheme.repetition is None else "repetition", "n_features", "alpha_range")
         for name in (*given, "largest_weight"):
             if getattr(scheme, name) is not None:
-                made_with[name] = getattr(scheme, name)
-        run_facts = {name: value for name, value in made_with.items() if name not in ("features", "read")}
-        output = None if out is None else Output(out, overwrite, not overwrite, run_facts)
+                facts[name] = getattr(scheme, name)
+        output = None if out is None else Output(out, overwrite, not overwrite, facts)
         if finished is not None and output is not None:
-            refuse_difference(finished, made_with)
+            wanted = json.loads(json.dumps(facts))
+            del wanted["bigcons"], wanted["scikit_learn"]  # other versions made the same
+            made_with = {**finished.provenance, "n_partitions": finished.n_partitions}
+            refuse_other(out or "", differences(made_with, wanted))
             clear_finished(output)
             return finished
         # gaps, and what varies of categories, were not known before all was read
@@ -481,7 +478,7 @@ def make_partitions(
             at_once = max(len(sets) if engine.n_workers <= n_tasks else n_tasks, 1)
             for first in range(0, len(sets), at_once):
                 some = sets[first : first + at_once]
-                yield from map_kept(run, engine, task, some, [f"centers-{part[0]}" for part in some])
+                yield from map_kept(run, engine, task, some, list(map("centers-{0[0]}".format, some)))
 
         centers, reach = training.train_centers(scheme, subset, rows, encoding, sample_rows, map_sets)
         names = [f"p{u}" for u in range(scheme.n_partitions)]
@@ -502,25 +499,14 @@ def make_partitions(
             centers.n_clusters,
             np.array([scheme.subset(u).size(data.n_objects) for u in range(len(names))], np.int64),
             default_chunk_rows(data.n_objects, len(names)),
-            {**made_with, "source": data.where},
+            {**facts, "features": encoding.column_names(), "read": data.options, "source": data.where},
             ids=data.ids,
             generator=Generator(encoding, names, centers, reach),
         )
-        parts = [f"labels-{block.start}-{block.stop}" for block in data.blocks(block_rows)]
+        parts = list(map("labels-{0.start}-{0.stop}".format, data.blocks(block_rows)))
         labels = map_kept(run, engine, label, data.iterate(block_rows, gaps=True, sparse=True), parts)
         content = Content(header, [None] * len(names), labels)
         return ensemble_of_content(content, out, overwrite=overwrite)
-
-
-def refuse_difference(finished: Ensemble, wanted: Mapping[str, Any]) -> None:
-    """Raise StoreExistsError if an ensemble was made with other parameters or of other features."""
-    made_with = {**finished.provenance, "n_partitions": finished.n_partitions}
-    wanted = {name: value for name, value in json.loads(json.dumps(wanted)).items() if value is not None}
-    for entries in (made_with, wanted):  # of tuples the difference shows both
-        entries |= {name: tuple(entries[name]) for name in ("n_clusters", "alpha_range") if name in entries}
-    for name in ("bigcons", "scikit_learn", "features", "read"):  # the values that were read tell these
-        wanted.pop(name, None)
-    refuse_other(finished.path or "", differences(made_with, wanted))
 
 
 def map_kept(
@@ -602,23 +588,11 @@ def make_plan(
     fixed = 24 * read_values + (2 * centers + (1 << 20)) * engine.n_workers + stored_bytes * kept_rows
     block_rows = min(BLOCK_ROWS, data.sparse_rows if data.is_sparse else data.chunk_rows)
     needed = data.held_bytes + max(measuring, held + task, fixed + scheme.segment_rows * row_bytes)
-    if budget.n_bytes < needed:
-        total = needed + budget.processes
-        raise MemoryBudgetError(
-            f"generate.{scheme.name} needs {format_size(total)} for its processes, samples of "
-            f"{sample_rows:,} objects and blocks of labels, over memory="
-            f"{format_size(budget.n_bytes + budget.processes)}; raise it to {enough_for(total)}.",
-            needed=total,
-            budget=budget.n_bytes + budget.processes,
-        )
+    budget.check(int(needed), f"generate.{scheme.name}: its processes, samples and blocks", "lower train")
     left = budget.n_bytes - data.held_bytes
     while fixed + block_rows * row_bytes > left and block_rows > scheme.segment_rows:
         block_rows //= 2
     of_thread = max(task, block_rows * row_bytes // engine.in_flight)
     engine.check_limits(scheme.name, PROCESS_BYTES + pool + centers, of_thread)
     n_tasks = int((left - held) // task)
-    _log.info(
-        f"{scheme.name} of {data.where}: partitions trained on {sample_rows} of {pool_rows} objects "
-        f"({format_size(task)} each, {n_tasks} at a time), labeled {block_rows} objects at a time"
-    )
     return pool_rows, n_tasks, block_rows

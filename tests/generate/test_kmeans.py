@@ -321,7 +321,6 @@ def test_kmeans__bounds_the_tasks_of_any_engine(wide, memory, at_once):
         ("kmeans", {"n_clusters": (5, 2)}, r"n_clusters\[1\]=2 is out of range; use an integer >= 5"),
         ("kmeans", {"n_clusters": (2, 3, 4)}, "no number of clusters"),
         ("kmeans", {"n_clusters": 2.5}, r"n_clusters=2.5 is no number of clusters; use an integer >= 1"),
-        ("kmeans", {"standardize": None}, "standardize=None is not a boolean"),
         ("kmeans", {"overwrite": "no"}, "overwrite='no' is not a boolean"),
         ("kmeans", {"sample": 1.1}, "sample=1.1"),
         ("kmeans", {"sample": 0.0001}, "sample=0.0001 of n_objects=9000 is 1 objects, fewer than n_clusters"),
