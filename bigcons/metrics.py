@@ -776,9 +776,9 @@ def compactness(features: object, labels: Any, *, client: object = None) -> floa
 
 
 def refuse_without_memberships(model: Any) -> None:
-    """Raise InvalidInputError for a clusterer that has no memberships."""
+    """Raise InvalidInputError for a clusterer that has no memberships, or an ensemble."""
     if not hasattr(model, "memberships_"):
-        remedy = "fit it first"
+        remedy = "fit it first" if hasattr(model, "fit") else "pass a consensus that was made of it"
         if hasattr(model, "labels_"):
             remedy = "it finds labels alone: use a soft method, such as ConsensusTree or PCC"
         raise InvalidInputError(f"{type(model).__name__} has no memberships_; {remedy}.")
@@ -789,15 +789,16 @@ class MembershipRows:
 
     def __init__(self, name: str, memberships: Any, n_objects: int | None = None, what: str = "") -> None:
         """Refuse what has no rows, or not ``n_objects`` of them, which ``what`` has."""
-        self._name, self._labels, self._source = name, None, memberships
-        if hasattr(memberships, "fit"):
+        self.name, self._source = name, memberships
+        self.labels: Any = None
+        if hasattr(memberships, "fit") or hasattr(memberships, "n_partitions"):
             refuse_without_memberships(memberships)
-            self._labels, rows = memberships.labels_, memberships.memberships_
+            self.labels, rows = memberships.labels_, memberships.memberships_
         elif isinstance(memberships, Consensus):
-            self._labels, rows = memberships.label_rows, memberships.membership_rows
+            self.labels, rows = memberships.label_rows, memberships.membership_rows
         else:
             rows = memberships if hasattr(memberships, "shape") else np.asarray(memberships)
-        self._rows: Any = rows
+        self.rows: Any = rows
         if len(rows.shape) != 2 or 0 in rows.shape:
             raise InvalidInputError(
                 f"{name} has shape {rows.shape}; pass memberships (n_objects, n_clusters), not empty."
@@ -818,16 +819,16 @@ class MembershipRows:
         With a ``threshold``, memberships below it are 0 and the others normalized; a row without others is 0.
         """
         part = slice(block.start, block.stop)
-        rows = np.asarray(self._rows[part]).astype(np.float64, order="C")
+        rows = np.asarray(self.rows[part]).astype(np.float64, order="C")
         fits = (rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE)
         if not fits.all():
             row = int(np.argmin(fits))
             raise InvalidInputError(
-                f"row {block.start + row} of {self._name} has sum {rows[row].sum():.6g} and least entry "
+                f"row {block.start + row} of {self.name} has sum {rows[row].sum():.6g} and least entry "
                 f"{rows[row].min():.6g}; memberships are >= 0 and sum to 1: normalize them."
             )
-        if self._labels is not None:
-            rows[self._labels[part] < 0] = 0.0
+        if self.labels is not None:
+            rows[self.labels[part] < 0] = 0.0
         if threshold > 0:
             rows[rows < threshold] = 0.0
             totals = rows.sum(axis=1, keepdims=True)

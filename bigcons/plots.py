@@ -125,12 +125,6 @@ def ensemble_of(ensemble: Any) -> Any:
     return as_ensemble(ensemble)
 
 
-def refuse_ensemble(given: Any) -> None:
-    """Raise InvalidInputError for an ensemble in place of a consensus; its labels are no memberships."""
-    if hasattr(given, "n_partitions") and not hasattr(given, "fit"):
-        raise refused(given, "one that was made of it, such as bigcons.consensus(ensemble, n_clusters)")
-
-
 def refused(given: Any, remedy: str) -> InvalidInputError:
     """Return the error that something cannot be drawn, and what to pass."""
     return InvalidInputError(f"{type(given).__name__} cannot be drawn so; pass {remedy}.")
@@ -151,7 +145,7 @@ def convergence(consensus: Any) -> Figure:
     """Draw the objective and the optimality gap of a solve against its passes or steps, on log axes.
 
     The objective is drawn as its distance from the best one, relative to that; the best itself, and what
-    equals it within rounding, has no point. Where that leaves no curve, a sentence tells the objective.
+    equals it within rounding, has no point.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
     ``pass`` or ``step``, ``objective`` and, if the method has one, ``gap``.
@@ -165,7 +159,7 @@ def convergence(consensus: Any) -> Figure:
     """
     history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
     history = history if isinstance(history, Mapping) else {}
-    unit, units = ("step", "steps") if "step" in history else ("pass", "passes")
+    unit = "step" if "step" in history else "pass"
     objective, n = np.asarray(history.get("objective", ()), float), len(history.get(unit, ()))
     known = objective[np.isfinite(objective)]
     if not n or not known.size:
@@ -176,16 +170,10 @@ def convergence(consensus: Any) -> Figure:
     distance = np.abs(objective - best) / (abs(best) or np.abs(known).max() or 1.0)
     distance[distance < 1e-8] = np.nan  # equal up to rounding: memberships are kept in single precision
     curves = {"objective, relative\ndistance to the best": distance}
-    if np.count_nonzero(distance > 0) < 2:
-        curves = {}
     if history.get("gap") and n > 1:
         curves["optimality gap"] = np.asarray(history["gap"], float)
     words = f"best objective: {best:,.0f}" if abs(best) >= 1e9 else f"best objective: {best:,.10g}"
     with new_figure(4.8, 0.7 + 1.3 * len(curves)) as figure:
-        if not curves:
-            figure.suptitle(f"{words}; no curve of {n:,} {unit if n == 1 else units}", fontsize=9)
-            figure.subplots().set_axis_off()
-            return figure
         figure.suptitle(words, fontsize=9)
         panels = figure.subplots(len(curves), sharex=True, squeeze=False)[:, 0]
         for axes, (name, y), color in zip(panels, curves.items(), PALETTE, strict=False):
@@ -196,6 +184,7 @@ def convergence(consensus: Any) -> Figure:
             decades = np.log10(y[y > 0])
             if decades.size:
                 axes.set_ylim(10 ** np.floor(decades.min()), 10 ** np.ceil(decades.max() + 1e-9))
+        axes.set_xlim(history[unit][0] - 0.2, history[unit][-1] + 0.2)
         axes.locator_params(axis="x", nbins=6, integer=True)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel("pass over the data" if unit == "pass" else "single-object step")
@@ -417,21 +406,16 @@ def memberships(
     >>> figure = bc.plots.memberships(bc.MCLA(6, random_state=0).fit(ensemble))
     >>> figure.savefig("memberships.png")
     """
-    from bigcons.metrics import refuse_without_memberships, vat_order
+    from bigcons.metrics import MembershipRows, vat_order
 
-    refuse_ensemble(consensus)
-    if hasattr(consensus, "read_memberships"):
-        labels, values, sizes = consensus.label_rows, consensus.membership_rows, consensus.cluster_sizes()
+    source = MembershipRows("memberships", consensus)
+    labels, values = source.labels, source.rows
+    if labels is None:
+        labels = np.asarray(values).argmax(axis=1)
+    if hasattr(consensus, "cluster_sizes"):
+        sizes = consensus.cluster_sizes()
     else:
-        if hasattr(consensus, "fit"):
-            refuse_without_memberships(consensus)
-        values = getattr(consensus, "memberships_", consensus)  # of a store, an array of dask
-        values = values if hasattr(values, "shape") else np.asarray(values)
-        if len(values.shape) != 2:
-            raise InvalidInputError(f"memberships has shape {values.shape}; pass (n_objects, n_clusters).")
-        labels = getattr(consensus, "labels_", None)
-        labels = np.asarray(values).argmax(axis=1) if labels is None else labels
-        sizes = np.bincount(labels[labels >= 0], minlength=values.shape[1])
+        sizes = np.bincount(labels[labels >= 0], minlength=source.n_clusters)
     rows = sample_rows(labels.shape[0], n_objects, random_state)
     winners, sampled = take_rows(labels, rows), take_rows(values, rows)
     shown, n_full = np.sort(largest(sizes, n_clusters)), int(np.count_nonzero(sizes))
@@ -579,9 +563,6 @@ _RADIUS, _SPACING, _LABEL = 0.34, 1.35, np.array([0.26, 0.13])
 LEAST_OVERLAP = 0.05
 """Memberships and shares from which on clusters overlap, by default."""
 
-_BENDS = (0.13, -0.26, 0.26, -0.39, 0.39, -0.52, 0.52)
-"""How far arrows bend: as little as passes by other nodes, and not as the arrow back."""
-
 
 def cluster_graph(
     consensus: Any,
@@ -625,7 +606,6 @@ def cluster_graph(
     """
     from bigcons.metrics import overlap_and_sizes
 
-    refuse_ensemble(consensus)
     check_number("min_overlap", min_overlap, above=0, at_most=1)
     overlap, sizes = overlap_and_sizes(consensus, threshold, client)
     shown = np.sort(largest(sizes, n_clusters))
@@ -675,8 +655,8 @@ def cluster_graph(
         labels: list[np.ndarray] = []
         for a, b in itertools.permutations(nodes, 2):
             if overlap[a, b] >= min_overlap:
-                others = np.array([nodes[k].center for k in nodes if k not in (a, b)]).reshape(-1, 2)
-                labels.append(_draw_arrow(axes, nodes[a], nodes[b], overlap[a, b], others, labels))
+                bend = 0.12 if a < b else 0.36
+                labels.append(_draw_arrow(axes, nodes[a], nodes[b], overlap[a, b], bend, labels))
                 caption = f"arrows: share of a cluster that\nlies in another, at least {min_overlap:g}"
         n_full = int(np.count_nonzero(sizes))
         left_out = f"; {len(shown)} largest of {n_full} clusters" if len(shown) < n_full else ""
@@ -715,9 +695,9 @@ def _places_on_circle(weight: np.ndarray) -> np.ndarray:
 
 
 def _draw_arrow(
-    axes: Axes, start: Circle, end: Circle, weight: float, others: np.ndarray, labels: Sequence[np.ndarray]
+    axes: Axes, start: Circle, end: Circle, weight: float, bend: float, labels: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Draw a bent arrow between two circles that passes by the others, and its weight on it.
+    """Draw an arrow between two circles, bent to the middle of all, where no other is, and its weight on it.
 
     The weight is where it hides none of the ``labels`` there are; its place is returned.
     """
@@ -725,13 +705,8 @@ def _draw_arrow(
 
     first, last = np.array(start.center), np.array(end.center)
     t, aside = np.linspace(0.0, 1.0, 41)[:, None], np.array([1, -1]) * (last - first)[::-1]
-    curves, clearance = {}, {}
-    for bend in _BENDS:
-        middle = (first + last) / 2 + bend * aside
-        curves[bend] = (1 - t) ** 2 * first + 2 * t * (1 - t) * middle + t**2 * last
-        apart = np.linalg.norm(curves[bend][:, None] - others, axis=2)
-        clearance[bend] = apart.min(initial=_RADIUS + 0.08)
-    bend = max(_BENDS, key=lambda bend: clearance[bend])  # the first that passes all nodes
+    bend = bend if aside @ (first + last) < 1e-9 else -bend
+    curve = (1 - t) ** 2 * first + 2 * t * (1 - t) * ((first + last) / 2 + bend * aside) + t**2 * last
     width, color = 0.6 + 6 * weight, start.get_edgecolor()
     arrow = FancyArrowPatch(
         (first[0], first[1]), (last[0], last[1]), connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>",
@@ -739,7 +714,6 @@ def _draw_arrow(
         color=color, zorder=2,
     )  # fmt: skip
     axes.add_patch(arrow)
-    curve = curves[bend]
     from_ends = np.minimum(*(np.linalg.norm(curve - center, axis=1) for center in (first, last)))
     free = curve[from_ends > _RADIUS + 0.15]  # between the circles, from the start to the end
     free = free if len(free) else curve[[len(curve) // 2]]
