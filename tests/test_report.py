@@ -349,12 +349,12 @@ def test_page__stands_in_a_browser_wide_and_narrow(page, tmp_path):
         ("objective", -224382096228.0, "-224,382,096,228"),
         ("false_join_rate", 0.0006712, "<0.001"),
         ("false_join_rate", 0.0, "0.000"),
-        ("adjusted_rand", -0.00097, "-0.001"),
+        ("adjusted_rand", -0.00097, "-0.00097"),
         ("age", float("nan"), "\N{EN DASH}"),
         ("share", 1e-5, "<0.1%"),
         ("share", 0.5, "50.0%"),
         ("share", 0.99999, ">99.9%"),
-        ("moved", 12.0, "12"),
+        ("lift", 2.0, "2.000\N{MULTIPLICATION SIGN}"),
     ],
 )
 def test_page__keeps_numbers_short(column, value, shown):

@@ -18,20 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from bigcons import plots
-from bigcons.contingency import codes_for, refuse_other_objects
+from bigcons.contingency import refuse_other_objects
 from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.io.labels import names_of_rows, refuse_other_rows
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, format_size, parse_size, row_blocks, rows_within
 from bigcons.methods import METHODS
-from bigcons.metrics import cluster_overlap, cluster_profiles, partition_agreement
-from bigcons.run.engine import open_engine
+from bigcons.metrics import cluster_overlap, cluster_profiles, partition_agreement, trust
 from bigcons.run.results import count_clusters
 from bigcons.store.clusters import TRUST_ROW, ClusterTree, mergers, tree_in_words
 from bigcons.store.consensus import Consensus, cautions, clusters_in_words, fit_results
 from bigcons.store.ensemble import as_ensemble
-from bigcons.trust.confidence import Evidence
 from bigcons.trust.n_clusters import consensus_tree
 from bigcons.version import __version__
 
@@ -46,7 +44,8 @@ class Report:
     """What to know of a consensus, as tables and as one HTML page.
 
     Jupyter shows the page; `save` writes it. Everything is read block by block, in one pass over the labels
-    and one over the features; pictures, if matplotlib is installed, read the memberships again.
+    and one over the features, but what `bigcons.metrics.trust` finds out is held; pictures, if matplotlib is
+    installed, read the memberships again.
 
     Parameters
     ----------
@@ -120,7 +119,9 @@ class Report:
         n_columns = 0 if source.memberships is None else source.n_clusters
         rows = min(BLOCK_ROWS, source.n_objects)
         rows_within(parse_size(memory), 48 + 12 * n_columns, at_least=rows, what="a block of objects")
-        self._counts = counts = _Counts(source, opened, client)
+        if source.trust is None and opened is not None:
+            source.trust = trust(opened, source.labels, client=client)
+        self._counts = counts = _Counts(source)
         self.clusters: pa.Table = counts.clusters()
         self.least_certain: pa.Table | None = counts.least_certain
         if source.ids is not None and self.least_certain:
@@ -128,7 +129,7 @@ class Report:
             read = getattr(held, "read", lambda start, _: held.values.slice(start, 1))
             ids = [read(row, row + 1) for row in self.least_certain["object"].to_pylist()]
             self.least_certain = self.least_certain.add_column(1, "id", pa.concat_arrays(ids))
-        self.partitions: pa.Table | None = _partitions(counts.tables, opened)
+        self.partitions: pa.Table | None = _partitions(source.trust, opened)
         self.profiles: ClusterProfiles | None = None
         if features is not None:
             usual = None if source.ids is None else source.ids.facts.name
@@ -289,59 +290,45 @@ class _Source:
 class _Counts:
     """What a pass over the objects counts: sizes, confidence, and the least certain objects."""
 
-    def __init__(self, source: _Source, ensemble: Any, client: object) -> None:
+    def __init__(self, source: _Source) -> None:
         self.sizes: np.ndarray = np.zeros(source.n_clusters, np.int64)
         self.confidence: np.ndarray = np.zeros(source.n_clusters)
         """The confidence of the objects of each cluster, summed."""
         self.n_unlabeled = self.n_doubtful = 0
         self.least_certain: Any = None
-        self.tables: tuple[Any, Any] | None = None
-        """The tables of clusters and of partitions, if known."""
-        trust, labels = source.trust, source.labels
-        if trust is None and ensemble is not None:
-            with open_engine(client) as engine:
-                evidence = Evidence(ensemble, *codes_for(ensemble, labels), engine)
-                for block, of_rows in evidence.weigh_blocks(lambda _, rows: rows):
-                    self._add(block.start, labels[block.start : block.stop], of_rows)
-                self.tables = evidence.sums.tables(ensemble)
-            return
-        if trust is not None:
-            self.tables = trust.clusters, trust.partitions
+        self._of_trust: pa.Table | None = None if source.trust is None else source.trust.clusters
+        order = [("confidence", "ascending"), ("object", "ascending")]
         for block in row_blocks(source.n_objects, BLOCK_ROWS):
             rows = slice(block.start, block.stop)
-            known: Any = None
-            if trust is not None:
-                known = {name: getattr(trust, name)[rows] for name in TRUST_ROW.names or ()}
+            labels = np.asarray(source.labels[rows])
+            labeled = np.flatnonzero(labels >= 0)
+            self.n_unlabeled += labels.size - labeled.size
+            self.sizes += np.bincount(labels[labeled], minlength=self.sizes.size)
+            if source.trust is not None:
+                known = {name: getattr(source.trust, name)[rows] for name in TRUST_ROW.names or ()}
             elif source.memberships is not None:
                 known = {"confidence": np.asarray(source.memberships[rows]).max(axis=1)}
-            self._add(block.start, labels[rows], known)
-
-    def _add(self, start: int, labels: Any, trust: Any) -> None:
-        """Add the labels (rows,) of a block and, if known, the columns of `TRUST_ROW`, or some by name."""
-        labeled = np.flatnonzero(labels >= 0)
-        self.n_unlabeled += labels.size - labeled.size
-        self.sizes += np.bincount(labels[labeled], minlength=self.sizes.size)
-        if trust is None:
-            return
-        confidence = trust["confidence"][labeled].astype(np.float64)
-        self.confidence += np.bincount(labels[labeled], confidence, self.sizes.size)
-        self.n_doubtful += int(np.count_nonzero(confidence < DOUBTFUL))
-        lowest = labeled[np.lexsort((labeled, confidence))[:N_LISTED]]
-        columns = {"object": start + lowest, "cluster": labels[lowest].astype(np.int64)}
-        for name in trust if isinstance(trust, dict) else TRUST_ROW.names or ():
-            columns["second_label" if name == "second_labels" else name] = trust[name][lowest]
-        before = [] if self.least_certain is None else [self.least_certain]
-        order = [("confidence", "ascending"), ("object", "ascending")]
-        self.least_certain = pa.concat_tables([*before, pa.table(columns)]).sort_by(order).slice(0, N_LISTED)
+            else:
+                continue
+            confidence = known["confidence"][labeled].astype(np.float64)
+            self.confidence += np.bincount(labels[labeled], confidence, self.sizes.size)
+            self.n_doubtful += int(np.count_nonzero(confidence < DOUBTFUL))
+            lowest = labeled[np.lexsort((labeled, confidence))[:N_LISTED]]
+            columns = {"object": block.start + lowest, "cluster": labels[lowest].astype(np.int64)}
+            for name, values in known.items():
+                columns["second_label" if name == "second_labels" else name] = values[lowest]
+            found = pa.table(columns)
+            found = found if self.least_certain is None else pa.concat_tables([self.least_certain, found])
+            self.least_certain = found.sort_by(order).slice(0, N_LISTED)
 
     def clusters(self) -> pa.Table:
         """Return the table of clusters with objects, from the largest to the smallest."""
         shown = np.argsort(-self.sizes, kind="stable")
         shown = shown[self.sizes[shown] > 0]
         share = self.sizes[shown] / max(self.sizes.sum(), 1)
-        if self.tables is not None:
-            rows = {cluster: row for row, cluster in enumerate(self.tables[0]["cluster"].to_pylist())}
-            known = self.tables[0].take([rows[k] for k in shown.tolist()])
+        if self._of_trust is not None:
+            rows = {cluster: row for row, cluster in enumerate(self._of_trust["cluster"].to_pylist())}
+            known = self._of_trust.take([rows[k] for k in shown.tolist()])
             return known.add_column(2, "share", pa.array(share))
         columns = {"cluster": shown, "size": self.sizes[shown], "share": share}
         if self.least_certain is not None:
@@ -352,9 +339,9 @@ class _Counts:
 # What is told
 
 
-def _partitions(tables: tuple[Any, Any] | None, ensemble: Any) -> pa.Table | None:
+def _partitions(trusted: Any, ensemble: Any) -> pa.Table | None:
     """Return the table of partitions, joined from what the consensus knows and what the ensemble does."""
-    weights: pa.Table | None = None if tables is None else tables[1]
+    weights: pa.Table | None = None if trusted is None else trusted.partitions
     if ensemble is None:
         return weights
     agreement = partition_agreement(ensemble)
@@ -448,20 +435,6 @@ _NAMES = {
     "has_structure": "clear structure", "n_told_apart": "clusters told apart",
     "overall": "all objects", "overall_share": "all objects", "feature": "column",
 }  # fmt: skip
-_NUMBERS = {
-    "share": lambda value: percent(value),
-    "coverage": lambda value: percent(value),
-    "overall_share": lambda value: percent(value),
-    "lift": "{:.2f}\N{MULTIPLICATION SIGN}".format,
-    "difference": "{:+.2f}".format,
-    "objective": lambda value: f"{value:,.0f}" if abs(value) >= 1e9 else f"{value:,.10g}",
-    "moved": "{:,.6g}".format,
-    "gap": "{:.3g}".format,
-    "seconds": "{:.3g}".format,
-    **dict.fromkeys(("agreement", "nmi", "adjusted_rand", "weight", "redundancy"), "{:.3f}".format),
-}
-"""How numbers of these columns are written."""
-_PROBABILITIES = ("confidence", "second_confidence", "hit_rate", "false_join_rate")
 
 
 def name_of(column: str) -> str:
@@ -484,13 +457,14 @@ def cell(column: str, value: Any) -> str:
         return value.date().isoformat()
     if not isinstance(value, float):
         return str(value)
-    if column in _NUMBERS:
-        return _NUMBERS[column](value)
-    if column in _PROBABILITIES and 0 < value < 0.001:
+    if column in ("share", "coverage", "overall_share"):
+        return percent(value)
+    if column in ("confidence", "second_confidence", "hit_rate", "false_join_rate") and 0 < value < 0.001:
         return "<0.001"
     if 1000 <= abs(value) < 1e15:
         return f"{value:,.0f}"
-    return f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.4g}"
+    shown = f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.4g}"
+    return shown + ("\N{MULTIPLICATION SIGN}" if column == "lift" else "")
 
 
 def percent(share: float) -> str:
