@@ -11,13 +11,13 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.disk.arrays import METADATA, ZarrArray, read_metadata
+from bigcons.disk.arrays import METADATA, ZarrArray
 from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet
 from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, open_file
 from bigcons.disk.places import DiskPlace, place_of
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
     File = Path | BucketPlace
     """A file or folder, on a disk or in a bucket."""
-
-_PLAINLY = Selection(None)
-"""How files are read by default."""
 
 STANDARD_INPUT = "standard input"
 IN_MEMORY = "in memory"
@@ -66,22 +63,20 @@ def file_of(path: StorePath | File) -> File:
     return Path(given) if isinstance(place, DiskPlace) else place
 
 
-def open_path(source: StorePath | File, role: str, how: Selection = _PLAINLY) -> Source:
+def open_path(source: StorePath | File, role: str, how: Selection) -> Source:
     """Return the source of the file, folder, pattern or Zarr array at a path or URL."""
     place, path = place_of(source), file_of(source)
     name = path.name.lower()
     if (place / METADATA).is_file():
-        return array_source(_open_zarr(place, role), str(place))
+        return array_source(ZarrArray(place), str(place))
     refuse_missing(place)
     if role == "pairs" or name.endswith(".npy"):
         refuse_bucket(path)
     if not place.exists():
         return open_files(matching(place), role, how, str(place))
-    if path.is_dir() and (files := _files_in(path)):
-        return open_files(files, role, how, str(path))
-    if isinstance(path, Path) and name.endswith((".npy", *_CSV)):
-        check_file(path)
     if path.is_dir():
+        if files := _files_in(path):
+            return open_files(files, role, how, str(path))
         raise InvalidInputError(
             f"{path} is a folder without tables, or a Zarr array of version 2, which is not read; pass its "
             f"files, or a pattern such as '{path}/**/*.parquet'."
@@ -159,25 +154,21 @@ def _natural_order(path: File) -> tuple[list[tuple[int, str]], str]:
 
 
 def is_parquet(path: StorePath) -> bool:
-    """Return whether ``path`` is a file of this suffix, or a folder of such files.
-
-    A store of bigcons is none.
-    """
+    """Return whether ``path`` is a file of this suffix, or a folder of such, but no store of bigcons."""
     place = place_of(path)
     if not isinstance(place, DiskPlace) or is_store(place):
         return False
-    if place.is_file():
-        return names_parquet(path)
-    return any(name.endswith(".parquet") for name in place.names())
+    return names_parquet(path) if place.is_file() else any(n.endswith(".parquet") for n in place.names())
 
 
 def is_list_of_paths(x: Any) -> bool:
     """Return whether ``x`` is a list of paths to tables."""
     suffixes = (*PARQUET, *_CSV, ".npy", ".zarr", ".h5ad")
-    if not isinstance(x, (list, tuple)) or not all(isinstance(entry, (str, os.PathLike)) for entry in x):
-        return False
-    names = [entry.lower() for entry in x if isinstance(entry, str)]
-    return len(x) > 0 and all(name.endswith(suffixes) for name in names)
+    return (
+        isinstance(x, (list, tuple))
+        and len(x) > 0
+        and all(isinstance(p, os.PathLike) or str(p).lower().endswith(suffixes) for p in x)
+    )
 
 
 # Provenance
@@ -192,10 +183,10 @@ class StandardInput(str):
 def describe(source: Any) -> str:
     """Return in words what a table is made of: paths, or the type of what is in memory."""
     source = source_of(source)
-    if isinstance(source, StandardInput):
-        return STANDARD_INPUT
     if is_list_of_paths(source):
         return ", ".join(map(describe, source))
+    if isinstance(source, StandardInput):
+        return STANDARD_INPUT
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else type(source).__name__
 
 
@@ -242,12 +233,11 @@ def _versions_of(source: Any) -> list[Any]:
             files = [*sorted(file for file in path.rglob("*") if file.is_file())]
     if not all(file.is_file() for file in files):
         return []
-    return [
-        (str(file), file.stat().st_size, file.stat().st_mtime_ns)
-        if isinstance(file, Path)
-        else (str(file), file.stamp())
+    stamps = [
+        (file.stat().st_size, file.stat().st_mtime_ns) if isinstance(file, Path) else (file.stamp(),)
         for file in files
     ]
+    return [(str(file), *stamp) for file, stamp in zip(files, stamps, strict=True)]
 
 
 # Arrays
@@ -258,6 +248,7 @@ def _open_npy(path: Path) -> Source:
 
     It is read, not memory-mapped, because a map counts as memory, and ends the process if the file is cut.
     """
+    check_file(path)
     with reading(path, ".npy of numbers or fixed-width text (pickles are never loaded)"):
         header = np.lib.format.open_memmap(path, mode="r")
         if not header.dtype.itemsize:
@@ -281,19 +272,6 @@ def _open_npy(path: Path) -> Source:
 
     source.load = sliced(read)
     return source
-
-
-def _open_zarr(place: Place, role: str) -> Any:
-    """Open a Zarr array, or the array of a group that is named ``role`` or is the only one."""
-    if read_metadata(place).get("node_type") == "group":
-        members = [name for name in place.names() if (place / name / METADATA).is_file()]
-        chosen = [role] if role in members else members
-        if len(chosen) != 1:
-            raise InvalidInputError(
-                f"{place} is a group of {len(chosen)} arrays; pass the path of one of them."
-            )
-        place = place / chosen[0]
-    return ZarrArray(place)
 
 
 # Text
@@ -415,37 +393,27 @@ def _head_of(
         )
     end = head.rfind(b"\n") + 1
     reader = csv.reader(io.StringIO(head[: end or None].decode("utf-8-sig"), newline=""), delimiter=separator)
-    lines: list[list[str]] = []
-    n_first = 0
-    for cells in reader:
-        if cells:
-            n_first = n_first or reader.line_num
-            lines.append([cell.strip() for cell in cells])
-        if len(lines) == 2:
-            break
+    lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in islice(filter(None, reader), 2)]
     if not lines:
         raise InvalidInputError(f"{where} is empty; write one line per object.")
-    marks = [mark for mark in ";\t|, " if mark in lines[0][0] and mark in "".join(lines[-1])]
-    may_separate = marks and (marks[0] != " " or loose_number(lines[-1][0].split()[0]) is not None)
-    if len(lines[0]) == 1 and may_separate:
+    (n_first, names), (_, second) = lines[0], lines[-1]
+    marks = [mark for mark in ";\t|, " if mark in names[0] and mark in "".join(second)]
+    if len(names) == 1 and marks and (marks[0] != " " or loose_number(second[0].split()[0]) is not None):
         raise InvalidInputError(
-            f"{where} begins with {lines[0][0][:40]!r}, of which {marks[0]!r} may separate columns; pass "
+            f"{where} begins with {names[0][:40]!r}, of which {marks[0]!r} may separate columns; pass "
             f"sep={marks[0]!r} of bigcons.select (--sep {marks[0]!r}), or another."
         )
-    names, second = lines[0], lines[1] if len(lines) > 1 else []
     if header is False:
         return None, len(names), 0
-    if len(second) == len(names) + 1 and not names[0].startswith("#"):
-        names = ["", *names]  # as write.table of R
     has_rows = names[0] == "" and len(second) > 1 and loose_number(second[0]) is None
     has_numbers = any(loose_number(name) is not None for name in names) and not has_rows
     if header is None and (has_numbers or all(name in MISSING_WORDS for name in names)):
-        line = ",".join(names[:4] if len(names) <= 4 else [*names[:4], "..."])
         raise InvalidInputError(
-            f"{where} begins with the line {line}, which may be a header or an object; pass header=True "
-            "(--header) if these are names of columns, header=False (--no-header) if they are values."
+            f"{where} begins with the line {','.join(names)[:60]}, which may be a header or an object; pass "
+            "header=True (--header) if these are names of columns, header=False (--no-header) if they are "
+            "values."
         )
-    if "" in names[1:] or (second and len(second) != len(names)):
+    if "" in names[1:] or len(second) != len(names):
         raise InvalidInputError(
             f"{where} has a header of {len(names)} columns, one without a name, or fewer or more than the "
             f"{len(second)} values in the next line; name every column but that of the names of rows, delete "

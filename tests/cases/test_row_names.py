@@ -40,7 +40,6 @@ WRITERS = {
     "r.csv": in_r,
     "x.csv": lambda frame, path: frame.to_csv(path),
     "x.tsv.gz": lambda frame, path: frame.to_csv(path, sep="\t"),
-    "table.tsv": lambda frame, path: path.write_text("u\tv\np\t0\t0\nq\t1\t0\nr\t1\t1\n"),
     "x.parquet": lambda frame, path: frame.to_parquet(path),
     "named.parquet": lambda frame, path: frame.rename_axis("cell").to_parquet(path),
     "dask": lambda frame, path: dask.dataframe.from_pandas(frame, npartitions=2).to_parquet(path),

@@ -133,15 +133,14 @@ def test_tables__in_files_are_labels_and_features(frame, tmp_path, name):
     assert features == one_hot(frame).to_numpy(float).tolist()
 
 
-@pytest.mark.parametrize("name", ["x.npy", "fortran.npy", "x.zarr", "group.zarr"])
+@pytest.mark.parametrize("name", ["x.npy", "fortran.npy", "x.zarr"])
 def test_tables__matrices_in_files_are_labels_and_features(tmp_path, name):
     matrix = np.random.default_rng(0).integers(0, 5, (N_ROWS, 3))
     ordered = np.asfortranarray(matrix) if name.startswith("fortran") else matrix
     if name.endswith(".npy"):
         np.save(tmp_path / name, ordered)
     else:
-        inner = "x" if name.startswith("group") else None
-        zarr.create_array(str(tmp_path / name), name=inner, data=matrix, chunks=(70, 2))
+        zarr.create_array(str(tmp_path / name), data=matrix, chunks=(70, 2))
     assert as_read(tmp_path / name) == (matrix.tolist(), matrix.tolist())
     stored = import_labels(tmp_path / name, tmp_path / "e")
     assert values_of(stored) == matrix.tolist()
