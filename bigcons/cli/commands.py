@@ -26,7 +26,7 @@ from bigcons.cli.options import (
     output_option,
     table,
 )
-from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, shown
+from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
 from bigcons.memory import PROCESS_BYTES, parse_size
 
 
@@ -153,7 +153,6 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     with cli.telling_finished(out, "call", overwrite):
         data = _open_features(paths, reading)
         ensemble = function(data, **given, **options, out=out, overwrite=overwrite)
-    _tell_constant(ensemble)
     emit(ensemble.info())
 
 
@@ -172,12 +171,6 @@ def _open_features(paths: Sequence[str], reading: dict[str, Any]) -> Any:
     if data.encoding.is_named:
         click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
     return data
-
-
-def _tell_constant(ensemble: Any) -> None:
-    """Name, on standard error, the features that an ensemble was generated without, as they do not vary."""
-    if ensemble.generator is not None and (names := ensemble.generator.encoding.constant()):
-        click.echo(f"Constant or empty, without effect: {shown(names)}.", err=True)
 
 
 @command(
@@ -228,7 +221,6 @@ def run(
     making: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
     ensemble = bc.generate.mixed(data, n_partitions=n_partitions, **making)
     generated = time.perf_counter()
-    _tell_constant(ensemble)
     with cli.telling_finished(consensus_path, "run", overwrite) as is_there:
         model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
     solve_seconds = None if is_there else time.perf_counter() - generated

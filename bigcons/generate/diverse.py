@@ -112,7 +112,7 @@ def diverse(
     scaling = measure(data, standardize=standardize)[0]
     points = np.empty((data.n_objects, scaling.width))
     for block, values in data.iterate(gaps=True):
-        points[block.start : block.stop] = scaling.filled(values)
+        points[block.start : block.stop] = scaling.apply(values, scaled=False)
     if standardize:  # centered only then, because angles depend on it
         known = points[:, : len(scaling.kept)]
         known -= scaling.mean

@@ -424,7 +424,7 @@ def make_partitions(
         engine = stack.enter_context(open_engine(client))
         _log.info("%s runs on the engine %r (workers: %d)", scheme.name, engine.name, engine.n_workers)
         data = open_features(features, id=id, columns=columns, drop=drop)
-        _log.info("%s has %s", data.where, data.encoding.summary())
+        _log.info("%s has %s", data.where, data.encoding)
         scheme = replace(scheme, seed=seed).of_objects(data.n_objects, data.chunk_rows)
         most = scheme.ranges[0][1]
         sample_rows = int(scheme.subset(0).size(data.n_objects))  # no other sees more
@@ -437,7 +437,7 @@ def make_partitions(
         pool_rows, n_tasks, block_rows = make_plan(*shape, in_memory=out is None)
         subset = scheme.pool(pool_rows)
         scaling, rows = training.measure(data, subset if finished is None else None, standardize=standardize)
-        encoding = data.encoding.with_scaling(scaling)
+        encoding = replace(data.encoding, scaling=scaling)
         facts = {
             "generator": scheme.name,
             "standardize": standardize,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -103,7 +104,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         sample_rows = choose_sample_rows(scheme.ranges[0][1], data.n_features)
         subset = scheme.pool(choose_pool_rows(sample_rows, data.n_objects, sample))
         self._scaling, rows = measure(data, subset, standardize=self.standardize)
-        encoding = data.encoding.with_scaling(self._scaling)
+        encoding = replace(data.encoding, scaling=self._scaling)
         with open_engine(self.client) as engine:
             self._centers = train_centers(scheme, subset, rows, encoding, sample_rows, engine.map)[0]
         self.n_clusters_: np.ndarray = self._centers.n_clusters

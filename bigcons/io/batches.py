@@ -111,8 +111,12 @@ class Source:
     @property
     def n_rows(self) -> int | None:
         """Number of rows; None while the length of any part is unknown."""
-        lengths = [length for length in self.lengths if length is not None]
-        return sum(lengths) if len(lengths) == len(self.lengths) else None
+        total = 0
+        for length in self.lengths:
+            if length is None:
+                return None
+            total += length
+        return total
 
     @property
     def row_bytes(self) -> float:

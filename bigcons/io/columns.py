@@ -122,8 +122,11 @@ def source_of(x: Any) -> Any:
 
 def given_for(x: Any) -> dict[str, Any]:
     """Return what `select` was given for a source, by parameter."""
-    options = vars(x) if isinstance(x, Selection) else {}
-    return {name: value for name, value in options.items() if value is not None and name != "source"}
+    given = {}
+    for name, value in vars(x).items() if isinstance(x, Selection) else ():
+        if value is not None and name != "source":
+            given[name] = value
+    return given
 
 
 def choose(source: Source, choice: Selection, *, with_ids: bool = True) -> Source:
@@ -131,6 +134,8 @@ def choose(source: Source, choice: Selection, *, with_ids: bool = True) -> Sourc
 
     Names of rows that were not asked for are read ``with_ids`` only.
     """
+    if not given_for(choice) and not (with_ids and source.is_named):
+        return source
     drops = [column for column in listed(choice.drop) if not is_index(source, column)]
     dropped = {position for column in drops for position in positions_of(source, column)}
     positions = [position for column in listed(choice.columns) for position in positions_of(source, column)]
@@ -228,10 +233,6 @@ class MissingRule(NamedTuple):
             return text
         is_missing = number < 0 if self.numbers is None else number in self.numbers
         return None if is_missing else text
-
-    def are_labels(self, numbers: np.ndarray) -> np.ndarray:
-        """Return which whole numbers are labels."""
-        return numbers >= 0 if self.numbers is None else ~np.isin(numbers, list(self.numbers))
 
 
 DEFAULT_RULE = MissingRule()

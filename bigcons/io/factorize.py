@@ -91,24 +91,24 @@ class Encoding:
         Raises EmptyPartitionError if all labels are missing, and InvalidInputError for text beside numbers.
         """
         known, labels = self.values, self._labels_of_texts() if self._texts else []
-        are_text = {isinstance(label, str) for label in labels if label is not None}
-        if len(self._numbers) or (len(known) and known.dtype != object):
-            are_text.add(False)
-        if not are_text:
+        new: Any = set(labels) - {None}
+        has_text = bool(new) and isinstance(next(iter(new)), str)  # all of them, or none
+        has_numbers = bool(new) and not has_text
+        has_numbers |= len(self._numbers) > 0 or (len(known) > 0 and known.dtype != object)
+        if not has_text and not has_numbers:
             raise EmptyPartitionError(self.name)
-        if len(are_text) > 1:
+        if has_text and has_numbers:
             raise InvalidInputError(
                 f"partition {self.name!r} mixes text and whole numbers, here or with those before; "
                 "use one kind of label."
             )
-        new: Any = {label for label in labels if label is not None}
-        if True in are_text:
+        if has_text:
             self.values = np.array([*known, *sorted(new.difference(known))], object)
         else:
             numbers = np.union1d(self._numbers, [*new]).astype(np.int64) if new else self._numbers
             more = np.setdiff1d(numbers, known, assume_unique=True) if len(known) else numbers
             self.values = np.append(known, more)
-        is_dense = True not in are_text and np.array_equal(self.values, np.arange(len(self.values)))
+        is_dense = not has_text and np.array_equal(self.values, np.arange(len(self.values)))
         self.categories = None if is_dense else self.values
         if self._texts:
             import pyarrow as pa
@@ -170,20 +170,6 @@ def distinct(numbers: np.ndarray, are_labels: np.ndarray) -> tuple[np.ndarray, i
     return np.unique(np.concatenate([np.unique(part) for part in parts])).astype(np.int64), len(labels)
 
 
-def codes_of_array(labels: np.ndarray) -> tuple[np.ndarray, list[Encoding]]:
-    """Return the codes ``(n_objects, n_partitions)`` of numbers in memory, and the encodings of columns."""
-    codes, encodings = [], [Encoding(f"p{u}") for u in range(labels.shape[1])]
-    for encoding, column in zip(encodings, np.ascontiguousarray(labels.T), strict=True):
-        numbers = plain_column(column, encoding.name)
-        encoding.add(numbers)
-        smallest = label_dtype([len(encoding.finish().values)])
-        codes.append(encoding.encode(numbers).astype(smallest, copy=False))
-    matrix = np.ascontiguousarray(np.array(codes, label_dtype([len(e.values) for e in encodings])).T)
-    refuse_other_rows("labels", len(matrix), matrix[:BLOCK_ROWS], encodings)
-    warn_of_labels(len(matrix), encodings)
-    return matrix, encodings
-
-
 # Columns of any type
 
 
@@ -223,7 +209,7 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
         raw = _whole(raw, name)
     elif raw.dtype.kind in "bu":
         raw = raw.astype(np.result_type(raw.dtype, np.int8))
-    are_labels = rule.are_labels(raw)
+    are_labels = raw >= 0 if rule.numbers is None else ~np.isin(raw, list(rule.numbers))
     return raw, are_labels if absent is None else are_labels & ~absent
 
 
@@ -312,7 +298,7 @@ def encode_labels(
             codes[u] = encoding.encode(columns[u])
         del block, columns  # before the source makes the next ones
         if is_first and source.may_be_other:
-            refuse_other_rows(source.where, source.n_rows, codes.T, encodings, source.ids)
+            refuse_no_objects(source.where, source.n_rows, codes.T, encodings, source.ids)
         if is_first and source.is_given and are_new:
             warn_of_labels(source.n_rows or 0, encodings)
         is_first = False
@@ -326,7 +312,7 @@ def encode_labels(
         )
 
 
-def refuse_other_rows(
+def refuse_no_objects(
     where: str,
     n_objects: int | None,
     codes: np.ndarray,
@@ -400,9 +386,12 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding]) -> None:
 
 def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
     """Return the numbers of clusters and of labeled objects of each partition, and the categories."""
-    n_clusters = np.array([len(encoding.values) for encoding in encodings], np.int64)
-    n_labeled = np.array([encoding.n_labeled for encoding in encodings], np.int64)
-    return n_clusters, n_labeled, [encoding.categories for encoding in encodings]
+    n_clusters, n_labeled = np.empty((2, len(encodings)), np.int64)
+    categories: list[np.ndarray | None] = []
+    for u, encoding in enumerate(encodings):
+        n_clusters[u], n_labeled[u] = len(encoding.values), encoding.n_labeled
+        categories.append(encoding.categories)
+    return n_clusters, n_labeled, categories
 
 
 # Names and sizes
@@ -428,7 +417,10 @@ def rechunk(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
 def label_dtype(n_clusters: Iterable[int]) -> np.dtype:
     """Return the smallest type for -1 and the codes of partitions with ``n_clusters`` clusters."""
     largest = max(n_clusters) - 1
-    return next(np.dtype(name) for name in LABEL_TYPES if np.iinfo(name).max >= largest)
+    kind = 0
+    while np.iinfo(LABEL_TYPES[kind]).max < largest:
+        kind += 1
+    return np.dtype(LABEL_TYPES[kind])
 
 
 def default_chunk_rows(n_objects: int, n_columns: int) -> int:
@@ -475,12 +467,12 @@ def partition_names(
     Raises InvalidInputError if there is not one for each, or one is repeated.
     """
     if names is None:
-        return [f"p{u}" for u in range(first, first + n)]
+        return list(map("p{}".format, range(first, first + n)))
     if len(names) != n:
         raise InvalidInputError(
             f"names has {len(names)} entries but there are {n} {what}; pass one for each."
         )
-    texts = [str(name) for name in names]
+    texts = list(map(str, names))
     check_distinct(texts)
     return texts
 

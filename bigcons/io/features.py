@@ -19,7 +19,8 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,15 +68,9 @@ class ColumnCode(NamedTuple):
     @property
     def width(self) -> int:
         """Number of columns that it becomes, but that of missing numbers."""
-        return len(self.names)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of these columns."""
         if self.kind not in _TEXTS:
-            return [self.name]
-        levels = [f"#{b}" for b in range(LEVELS)] if self.kind == HASHED else self.levels
-        return [f"{self.name}={level}" for level in levels] + [f"{self.name} is missing"] * self.may_miss
+            return 1
+        return (LEVELS if self.kind == HASHED else len(self.levels)) + self.may_miss
 
 
 @dataclass(frozen=True)
@@ -109,8 +104,11 @@ class Scaling:
         """Number of columns that are clustered."""
         return len(self.kept) + len(self.gaps)
 
-    def apply(self, values: Any) -> Any:
-        """Return ``(rows, width)`` float32, C-contiguous; sparse rows stay so if nothing is subtracted."""
+    def apply(self, values: Any, *, scaled: bool = True) -> Any:
+        """Return ``(rows, width)`` float32, C-contiguous; sparse rows stay so if nothing is subtracted.
+
+        If not ``scaled``, values are float64 as they are, with means where one is missing.
+        """
         if not isinstance(values, np.ndarray) and self.mean.any():
             values = values.toarray()
         if not isinstance(values, np.ndarray):
@@ -118,25 +116,18 @@ class Scaling:
             points.data = (points.data / self.scale[points.indices]).astype(np.float32)
             points.sort_indices()
             return points
-        scaled = values[:, self.kept] - self.mean
-        scaled /= self.scale
-        return self._with_gaps(values, scaled, 0.0, np.float32)
-
-    def filled(self, values: np.ndarray) -> np.ndarray:
-        """Return ``(rows, width)`` float64, not scaled, with means where values are missing."""
-        return self._with_gaps(values, values[:, self.kept].astype(np.float64), self.mean, np.float64)
-
-    def _with_gaps(self, values: np.ndarray, known: np.ndarray, filling: Any, dtype: Any) -> np.ndarray:
-        missing = np.isnan(known)
-        if missing.any():
-            known = np.where(missing, filling, known)
+        points = values[:, self.kept] - self.mean if scaled else values[:, self.kept].astype(np.float64)
+        if scaled:
+            points /= self.scale
+        if (missing := np.isnan(points)).any():
+            points = np.where(missing, 0.0 if scaled else self.mean, points)
         if len(self.gaps):
             gaps = (np.isnan(values[:, self.gaps]) - self.shares) * self.heights
-            known = np.concatenate([known, gaps], axis=1)
-        return np.asarray(known.astype(dtype, order="C"))
+            points = np.concatenate([points, gaps], axis=1)
+        return np.asarray(points.astype(np.float32 if scaled else np.float64, order="C"))
 
 
-@dataclass(frozen=True)
+@dataclass
 class FeatureEncoding:
     """What each column of a table of features becomes; the same for the rows it was learned of and new ones.
 
@@ -150,6 +141,11 @@ class FeatureEncoding:
         How the columns of numbers are scaled; None until they have been measured.
     id_name
         The column that identifies the objects, which is no feature.
+    names, starts
+        Names of the columns of numbers; the first one of each column, and their number,
+        ``(n_columns + 1,)`` int64.
+    is_plain
+        Whether all columns are numbers, each of which becomes one.
 
     Examples
     --------
@@ -167,24 +163,20 @@ class FeatureEncoding:
     scaling: Scaling | None = None
     id_name: str | None = None
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns of numbers."""
-        return [name for column in self.columns for name in column.names]
-
-    @property
-    def starts(self) -> np.ndarray:
-        """The first column of numbers of each column, and their number, ``(n_columns + 1,)`` int64."""
-        return np.cumsum([0, *(column.width for column in self.columns)])
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all columns are numbers, each of which becomes one."""
-        return all(column.kind not in _TEXTS for column in self.columns)
-
-    def with_scaling(self, scaling: Scaling) -> FeatureEncoding:
-        """Return the encoding once its numbers have been measured."""
-        return replace(self, scaling=scaling)
+    def __post_init__(self) -> None:
+        self.names: list[str] = []
+        self.is_plain: bool = True
+        starts = [0]
+        for code in self.columns:
+            if code.kind in _TEXTS:
+                levels = code.levels or [f"#{b}" for b in range(LEVELS)]
+                self.names += [f"{code.name}={level}" for level in levels]
+                self.names += [f"{code.name} is missing"] * code.may_miss
+                self.is_plain = False
+            else:
+                self.names.append(code.name)
+            starts.append(len(self.names))
+        self.starts: np.ndarray = np.array(starts)
 
     def transform(self, features: Any) -> np.ndarray:
         """Return the rows of a table as the float32 values that are clustered, ``(n_objects, width)``.
@@ -203,9 +195,8 @@ class FeatureEncoding:
         A table with names needs all of them, in any order; others are not read. The ids are in the column
         ``id``, by default in that of the same name as those of the first objects, if the table has it.
         """
-        missing = self.columns[0].missing
-        alike = list(missing) if missing and all(c.missing == missing for c in self.columns) else None
-        opened = open_source(select(features, missing=alike), "features", with_ids=False)
+        missing = list(self.columns[0].missing) or None
+        opened = open_source(select(features, missing=missing), "features", with_ids=False)
         are_named = self.is_named and opened.names is not None
         wanted = [column.name for column in self.columns] if are_named else None
         table = open_source(select(opened, id=id, columns=wanted), "features", usual_id=self.id_name)
@@ -269,11 +260,6 @@ class FeatureEncoding:
         gaps = [f"{names[c]} is missing" for c in self.scaling.gaps]
         return [names[c] for c in self.scaling.kept] + gaps
 
-    def constant(self) -> list[str]:
-        """Return the names of the columns that are left out: all their values are alike, or missing."""
-        kept = set(self.columns_of_numbers())
-        return [column.name for c, column in enumerate(self.columns) if c not in kept]
-
     def __repr__(self) -> str:
         return f"FeatureEncoding({self.summary()})"
 
@@ -336,13 +322,11 @@ def codes_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
     """Return which column of a category each row has, ``(rows,)`` int64, -1 of none."""
     texts, rows = texts_of(as_arrow(column, code.name, where), code.missing)
     missing = code.width - 1 if code.may_miss else -1
+    places: dict[str | None, int] = {level: place for place, level in enumerate(code.levels)}
+    places[None] = missing
     if code.kind == HASHED:
-        codes = [missing if text is None else zlib.crc32(text.encode()) % LEVELS for text in texts]
-    else:
-        places: dict[str | None, int] = {level: place for place, level in enumerate(code.levels)}
-        places[None] = missing
-        codes = [places.get(text, -1) for text in texts]
-    return np.array([*codes, missing], np.int64)[rows]
+        places |= {text: zlib.crc32(text.encode()) % LEVELS for text in texts if text is not None}
+    return np.array([*(places.get(text, -1) for text in texts), missing], np.int64)[rows]
 
 
 def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
@@ -433,9 +417,9 @@ def open_features(
 
 def encoded_features(source: object, encoding: FeatureEncoding, id: Column | None = None) -> Features:
     """Open the features of new rows, which become what those did of which the encoding was learned."""
-    return (
-        source if isinstance(source, Features) else Features(encoding.table_of(source, id), encoding=encoding)
-    )
+    if isinstance(source, Features):
+        return source
+    return Features(encoding.table_of(source, id), encoding=encoding)
 
 
 class Features:
@@ -455,6 +439,8 @@ class Features:
         Whether the source is sparse, and so are its rows if asked for.
     chunk_rows, sparse_rows
         Rows of a block by default, and of a block of sparse rows.
+    row_values
+        About how many numbers a row takes in memory: of sparse rows, twice those that are stored.
     held_bytes
         About how much the source decodes at a time, in addition to the block.
     where
@@ -486,61 +472,69 @@ class Features:
         if table.n_rows is None:
             for _ in table.batches(BLOCK_ROWS, columns=[0]):
                 pass
-        self.encoding: FeatureEncoding = encoding
-        self.names: list[str] = encoding.names
-        self.n_features: int = len(self.names)
-        self.chunk_rows: int = 1 << max(VALUES_TOGETHER // self.n_features, 1).bit_length() - 1
-        self.sparse_rows: int = min(1 << max(VALUES_TOGETHER // self.row_values, 1).bit_length() - 1, 1 << 12)
         if not table.n_rows:
             raise InvalidInputError(f"{self.where} has no rows; features need at least one.")
+        self.encoding: FeatureEncoding = encoding
+        self.names: list[str] = encoding.names
         self.n_objects: int = table.n_rows
+        self.n_features: int = len(self.names)
+        self.row_values: int = self.n_features
+        if self.is_sparse:
+            self.row_values = min(self.n_features, 1 + int(2 * table.row_bytes / 8))
+        self.chunk_rows: int = 1 << max(VALUES_TOGETHER // self.n_features, 1).bit_length() - 1
+        self.sparse_rows: int = min(1 << max(VALUES_TOGETHER // self.row_values, 1).bit_length() - 1, 1 << 12)
         self.held_bytes: int = table.held_bytes
         exact = table.dtype is not None and np.can_cast(table.dtype, np.float32)
         self.dtype: np.dtype = np.dtype(np.float32 if exact else np.float64)
 
     def _codes(self) -> list[ColumnCode]:
         """Return what the columns become, those of text after a pass over them."""
-        table = self._table
+        table, codes, refused = self._table, [], []
         names = table.names or [f"f{c}" for c in range(table.n_columns)]
-        if len(set(names)) < len(names) or not names:
+        types: Sequence[Any] = table.column_types() or [table.dtype] * len(names)
+        for c, (name, column_type) in enumerate(zip(names, types, strict=True)):
+            kind = kind_of(column_type)
+            if kind is None:
+                refused.append(f"{name!r} ({column_type})")
+            elif c in table.categorical and kind != DATE:
+                kind = CATEGORY
+            codes.append(ColumnCode(name, kind or NUMBER, missing=table.rule.more_words))
+        if not names or len(set(names)) < len(names):
             repeated = [name for name in names if names.count(name) > 1]
             what = f"more than one column {repeated[0]!r}" if repeated else "no columns"
             raise InvalidInputError(f"{self.where} has {what}; give each its own name, and at least one.")
-        types: Sequence[Any] = table.column_types() or [table.dtype] * len(names)
-        kinds = [*map(kind_of, types)]
-        if None in kinds:
-            refused = [f"{names[c]!r} ({types[c]})" for c, kind in enumerate(kinds) if kind is None]
+        if refused:
             raise InvalidInputError(
                 f"{self.where} has columns of types that are no features, {', '.join(refused[:20])}; leave "
                 "them out (drop=, --drop), or convert them to numbers, dates or text, lists to columns."
             )
-        codes = [
-            ColumnCode(name, kind or NUMBER, missing=table.rule.more_words)
-            for c, (name, kind) in enumerate(zip(names, kinds, strict=True))
-        ]
-        for c in table.categorical:
-            codes[c] = codes[c]._replace(kind=codes[c].kind if codes[c].kind == DATE else CATEGORY)
-        levels: dict[int, set[str]] = {c: set() for c, code in enumerate(codes) if code.kind == CATEGORY}
-        with_gaps: set[int] = set()
+        if texts := [c for c, code in enumerate(codes) if code.kind == CATEGORY]:
+            self._learn_texts(codes, texts)
+        return codes
+
+    def _learn_texts(self, codes: list[ColumnCode], places: list[int]) -> None:
+        """Complete the codes of columns of text by a pass over these; refuse text that may be numbers."""
+        table = self._table
         odd: dict[int, str] = {}
+        levels: dict[int, set[str]] = {c: set() for c in places}
+        with_gaps: set[int] = set()
         with progress("look at the columns", table.n_rows or 0) as listener:
-            for rows in table.batches(BLOCK_ROWS, columns=list(levels)) if levels else ():
-                columns = rows if isinstance(rows, list) else list(rows.T)
-                for c, raw in zip(levels, columns, strict=True):
-                    column = as_arrow(raw, names[c], self.where)
-                    texts, places = texts_of(column, codes[c].missing)
-                    used = {texts[at] if at >= 0 else None for at in np.unique(places).tolist()}
-                    if None in used:
-                        with_gaps.add(c)
+            for rows in table.batches(BLOCK_ROWS, columns=places):
+                for c, raw in zip(places, rows if isinstance(rows, list) else rows.T, strict=True):
+                    column = as_arrow(raw, codes[c].name, self.where)
+                    texts, of_rows = texts_of(column, codes[c].missing)
+                    used = {texts[at] if at >= 0 else None for at in np.unique(of_rows).tolist()}
                     words = {text for text in used if text is not None}
-                    may_be_odd = c not in table.categorical and not pa.types.is_dictionary(column.type)
-                    if may_be_odd and (like_numbers := [*filter(_LIKE_NUMBER.fullmatch, words)]):
-                        odd.setdefault(c, min(like_numbers))
+                    if len(words) < len(used):
+                        with_gaps.add(c)
+                    if c not in table.categorical and not pa.types.is_dictionary(column.type):
+                        for text in sorted(filter(_LIKE_NUMBER.fullmatch, words))[:1]:
+                            odd[c] = text
                     if len(levels[c]) <= LEVELS:
                         levels[c] |= words
-                listener.advance(len(columns[0]))
+                listener.advance(len(column))
         if odd:
-            examples = "; ".join(f"{names[c]!r}, such as {text!r}" for c, text in odd.items())
+            examples = "; ".join(f"{codes[c].name!r}, such as {text!r}" for c, text in odd.items())
             raise InvalidInputError(
                 f"{self.where} has text that may be numbers or dates in column {examples}; write "
                 "numbers alone, as 1234.5 (or with decimal=',' of bigcons.select, --decimal ,), and convert "
@@ -551,26 +545,22 @@ class Features:
             kind = HASHED if len(words) > LEVELS else CATEGORY if words else NUMBER
             kept = tuple(sorted(words)) if kind == CATEGORY else ()
             codes[c] = codes[c]._replace(kind=kind, levels=kept, may_miss=bool(words) and c in with_gaps)
-        return codes
 
     def _refuse_ids(self, codes: Sequence[ColumnCode]) -> None:
         """Raise InvalidInputError for columns with a different whole number or text in each of many rows."""
         like_ids = []
-        # columns: no more values than later, but of what is read as a whole
-        together = len(codes) if self._table.n_rows is None else max(VALUES_TOGETHER // BLOCK_ROWS, 1)
-        for first in range(0, len(codes), together):
-            places = list(range(first, min(first + together, len(codes))))
-            batch: Rows = next(iter(self._table.batches(BLOCK_ROWS, columns=places)), [])
-            for c, column in zip(places, batch, strict=False):
-                if len(column) < 200 or c in self._table.categorical or codes[c].kind == DATE:
+        rows = min(max(VALUES_TOGETHER // len(codes), 1024), BLOCK_ROWS)
+        batch: Rows = next(iter(self._table.batches(rows)), [])
+        for c, column in enumerate(batch):
+            if len(column) < 200 or c in self._table.categorical or codes[c].kind == DATE:
+                continue
+            values = as_arrow(column, codes[c].name, self.where)
+            if codes[c].kind == NUMBER:
+                numbers = numbers_of(values, codes[c], self.where)
+                if not ((np.rint(numbers) == numbers) & np.isfinite(numbers)).all():
                     continue
-                values = as_arrow(column, codes[c].name, self.where)
-                if codes[c].kind == NUMBER:
-                    numbers = numbers_of(values, codes[c], self.where)
-                    if not ((np.rint(numbers) == numbers) & np.isfinite(numbers)).all():
-                        continue
-                if values.null_count == 0 and len(values.unique()) == len(values):
-                    like_ids.append(codes[c].name)
+            if values.null_count == 0 and len(values.unique()) == len(values):
+                like_ids.append(codes[c].name)
         if like_ids:
             name = like_ids[0]
             remedy = f"pass id={name!r} (--id {name}) if it names the rows, " if self.ids is None else ""
@@ -581,13 +571,6 @@ class Features:
 
     def __repr__(self) -> str:
         return f"Features({self.where!r}, n_objects={self.n_objects}, n_features={self.n_features})"
-
-    @property
-    def row_values(self) -> int:
-        """About how many numbers a row takes in memory: of sparse rows, twice those that are stored."""
-        if not self.is_sparse:
-            return self.n_features
-        return min(self.n_features, 1 + int(2 * self._table.row_bytes / 8))
 
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Return blocks of ``rows`` rows, by default ``chunk_rows``."""
@@ -620,7 +603,7 @@ class Features:
             yield from ((block, values.toarray()) for block, values in self._sparse_blocks(blocks))
             return
         batches = self._table.batches(self.chunk_rows, blocks[0].start, blocks[-1].stop)
-        numbers = (self.encoding.numbers(batch, self.dtype, self.where) for batch in batches)
+        numbers = map(partial(self.encoding.numbers, dtype=self.dtype, where=self.where), batches)
         for block, values in zip(blocks, rechunk(numbers, max(blocks[0].n_rows, 1)), strict=False):
             refused = np.isinf(values) if gaps else ~np.isfinite(values)
             if refused.any():

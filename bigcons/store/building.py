@@ -21,17 +21,20 @@ from bigcons.errors import InvalidIdsError, InvalidInputError, shown
 from bigcons.io.batches import Source
 from bigcons.io.factorize import (
     MIN_CHUNK_ROWS,
+    Encoding,
     check_chunk_rows,
     check_distinct,
-    codes_of_array,
     counts_of,
     default_chunk_rows,
     encode_labels,
     label_dtype,
     partition_names,
+    plain_column,
     rechunk,
+    refuse_no_objects,
     rows_per_read,
     scan_labels,
+    warn_of_labels,
 )
 from bigcons.io.ids import Ids, are_positions, refuse_other_type, refuse_repeated_ids, rows_of_ids
 from bigcons.io.labels import refuse_other_rows
@@ -89,11 +92,20 @@ def of_array(
     labels: np.ndarray, names: Sequence[str] | None, provenance: dict[str, Any]
 ) -> tuple[np.ndarray, Header, Categories]:
     """Return codes, header and categories of a matrix of numbers in memory, at once."""
-    codes, encodings = codes_of_array(labels)
+    columns, encodings = [], []
+    texts = partition_names(names, labels.shape[1])
+    for name, column in zip(texts, np.ascontiguousarray(labels.T), strict=True):
+        encoding, numbers = Encoding(name), plain_column(column, name)
+        encoding.add(numbers)
+        smallest = label_dtype([len(encoding.finish().values)])
+        columns.append(encoding.encode(numbers).astype(smallest, copy=False))
+        encodings.append(encoding)
     n_clusters, n_labeled, categories = counts_of(encodings)
-    names = partition_names(names, len(encodings))
+    codes = np.ascontiguousarray(np.array(columns, label_dtype(n_clusters)).T)
+    refuse_no_objects("labels", len(codes), codes[:BLOCK_ROWS], encodings)
+    warn_of_labels(len(codes), encodings)
     chunk_rows = default_chunk_rows(*codes.shape)
-    return codes, Header(len(codes), names, n_clusters, n_labeled, chunk_rows, provenance), categories
+    return codes, Header(len(codes), texts, n_clusters, n_labeled, chunk_rows, provenance), categories
 
 
 def content_of(

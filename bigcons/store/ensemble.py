@@ -129,12 +129,13 @@ class Ensemble(Objects):
         Raises InvalidInputError for labels that are neither whole numbers nor text, for an empty or ragged
         matrix, and for a partition without any label.
         """
-        provenance = {"made_by": "from_labels", "source": describe(x)}
-        how = {"missing": missing, "header": header}
         is_whole = (id, columns, drop, missing, header) == (None,) * 5
         if type(x) is np.ndarray and x.ndim == 2 and x.size and x.dtype.kind in "biuf" and is_whole:
+            provenance: dict[str, Any] = {"made_by": "from_labels", "source": "ndarray"}
             return Ensemble(*building.of_array(x, names, provenance))
+        how = {"missing": missing, "header": header}
         chosen = select(x, id=id, columns=columns, drop=drop, **how)
+        provenance = {"made_by": "from_labels", "source": describe(x)}
         return ensemble_of(_table_of(chosen), provenance=provenance, names=names)
 
     @classmethod

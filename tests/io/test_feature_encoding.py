@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ from tests.support.refusals import refused
 def encoding_of(table, *, standardize=True, **choice):
     """Return the encoding of a table, fitted."""
     features = open_features(table, **choice)
-    return features.encoding.with_scaling(measure(features, standardize=standardize)[0])
+    return replace(features.encoding, scaling=measure(features, standardize=standardize)[0])
 
 
 @st.composite
