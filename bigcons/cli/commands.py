@@ -297,8 +297,8 @@ def import_(
     .csv, is refused unless an option tells.
 
     With --runs, each of the TABLES is one partition. With --long, the table has a row for each label, such as
-    the votes of workers on tasks. With --memberships, each of the TABLES, in these forms or a consensus with
-    memberships, is a soft clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
+    the votes of workers on tasks. With --memberships, each of the TABLES, in these
+    forms, is a soft clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
 
     With --pairs, the table has a row for each pair, in any order, with integer columns i < j, objects
     numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those that label

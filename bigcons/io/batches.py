@@ -284,9 +284,15 @@ def is_sparse(x: Any) -> bool:
 
 def rows_source(rows: Sequence[Any], role: str) -> Source:
     """Return the source of a list of rows of equal length."""
-    remedy = "pass a list of values, one per column, for each object, None where one is missing"
-    with _converted(f"{role} is a list, but no matrix", remedy):
+    try:
         matrix = np.asarray(rows, None if role == "features" else object)  # numbers and text stay so
+    except ValueError:  # rows of several lengths
+        matrix = np.empty(0)
+    if matrix.ndim != 2:
+        raise InvalidInputError(
+            f"{role} is a list, but no matrix; pass a list of values, one per column, for each object, None "
+            "where one is missing."
+        )
     return array_source(matrix, role)
 
 

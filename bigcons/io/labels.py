@@ -59,15 +59,8 @@ def are_other_rows(names: Any, others: Any) -> bool:
     one, two = both
     if np.array_equal(one, two):
         return False
-    for array, other in ((one, two), (two, one)):
-        order = np.arange(other.size)
-        are_numbers = other.dtype != object or all(isinstance(name, (int, np.integer)) for name in other)
-        are_shuffled = (
-            are_numbers and not np.array_equal(other, order) and np.array_equal(np.sort(other), order)
-        )
-        if np.array_equal(array, np.arange(array.size)) and not are_shuffled:
-            return False
-    return True
+    is_default = any(np.array_equal(array, np.arange(len(array))) for array in both)
+    return not is_default or set(one.tolist()) == set(two.tolist())
 
 
 def refuse_other_rows(a: str, of_a: Any, b: str, of_b: Any) -> None:
@@ -78,8 +71,8 @@ def refuse_other_rows(a: str, of_a: Any, b: str, of_b: Any) -> None:
         a, of_a, b, of_b = b, of_b, a, of_a
     remedy = ""
     if hasattr(of_a, "nlevels"):
-        in_order = f"{a}.loc[{b}.index]" if hasattr(of_b, "nlevels") else f"{a}.loc[ids], by the ids of {b}"
-        in_order = f"{a}.sort_index()" if isinstance(of_b, range) else in_order
+        in_order = f"{a}.sort_index()" if isinstance(of_b, range) else f"{a}.loc[the ids of {b}]"
+        in_order = f"{a}.loc[{b}.index]" if hasattr(of_b, "nlevels") else in_order
         remedy = f", such as {in_order}, or {a}.to_numpy() if they are"
     raise InvalidInputError(
         f"{a} and {b} are of rows of other names, or in another order; pass them in one order{remedy}."

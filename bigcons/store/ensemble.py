@@ -265,7 +265,7 @@ class Ensemble(Objects):
         """Read soft clusterings, one table of memberships for each partition.
 
         ``memberships`` is a list of tables ``(n_objects, k_u)`` as ``from_labels`` takes them, with a column
-        for each cluster, or consensuses with memberships, or paths to either. Rows are nonnegative and sum to
+        for each cluster. Rows are nonnegative and sum to
         1 (within 0.001; they are divided by their sum), or are all NaN or all 0 where the object is missing.
         A cluster may be empty. ``id`` names the column of each table that identifies the objects, the same in
         all of them. Raises InvalidInputError for any other row, for tables of different length and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.disk.commit import is_store
 from bigcons.disk.places import temporary_folder
 from bigcons.disk.schema import MISSING, PAIR_COLUMNS
 from bigcons.errors import (
@@ -47,10 +46,8 @@ from bigcons.io.labels import observed
 from bigcons.io.sources import as_table, open_source
 from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks
 from bigcons.progress import progress
-from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble_store import SUM_TOLERANCE, Content, Header
 from bigcons.store.pair_rows import MAX_OBJECTS, MAX_SEEN, OBJECT_BYTES, PAIR_BYTES, Edges
-from bigcons.store.store import ids_of
 from bigcons.validation import check_int
 
 # Runs
@@ -61,7 +58,7 @@ def read_runs(
     names: Sequence[str] | None,
     stack: ExitStack,
     *,
-    ids: Any = None,
+    ids: Ids | None = None,
     on_disk: bool = False,
     **how: Any,
 ) -> Content:
@@ -72,7 +69,7 @@ def read_runs(
     """
     entries, names = _listed_runs(runs, names)
     sources = [_source_of_run(run, name, how) for run, name in zip(entries, names, strict=True)]
-    objects = _objects_of(sources, names) if ids is None else ids_of(ids)
+    objects = ids or _objects_of(sources, names)
     folder = stack.enter_context(temporary_folder()) if on_disk else None
     columns: list[np.ndarray] = []
     encodings = []
@@ -110,27 +107,26 @@ def read_runs(
 def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
     """Return the runs as a list, and their names: given, of a mapping, files or columns, or p0, ..."""
     if isinstance(runs, Mapping):
-        names, runs = list(map(str, runs)) if names is None else names, list(runs.values())
-    is_one = isinstance(runs, (str, os.PathLike, set, frozenset)) or hasattr(runs, "columns")
-    if is_one or not (hasattr(runs, "__getitem__") and hasattr(runs, "__len__") and len(runs)):
+        names, runs = list(runs) if names is None else names, list(runs.values())
+    is_list = isinstance(runs, (Sequence, np.ndarray)) and not isinstance(runs, str)
+    if not is_list or not len(runs):
         raise InvalidInputError(
             f"runs has type {type(runs).__name__} or no entries; pass a list with an entry for each "
             "partition: its labels, or a file of them; a table with a column for each goes to "
             "Ensemble.from_labels."
         )
-    entries = [runs[r] for r in range(len(runs))]
-    if any(run is None or isinstance(run, (int, float, np.number, np.bool_)) for run in entries):
+    if any(run is None or isinstance(run, (int, float, np.number, np.bool_)) for run in runs):
         raise InvalidInputError(
-            f"runs has {len(entries)} labels, a single run; pass [runs], of a mapping [pandas.Series(runs)]."
+            f"runs has {len(runs)} labels, a single run; pass [runs], of a mapping [pandas.Series(runs)]."
         )
     if names is None:
         stems = []
-        for run in map(source_of, entries):
+        for run in map(source_of, runs):
             is_path = isinstance(run, (str, os.PathLike))
-            name = Path(run).name.partition(".")[0] if is_path else getattr(run, "name", None)
-            stems.append(str(name) if name is not None and (is_path or hasattr(run, "to_frame")) else "")
-        names = stems if "" not in stems and len(set(stems)) == len(stems) else None
-    return entries, partition_names(names, len(entries), "runs")
+            name = getattr(run, "name", None) if hasattr(run, "to_frame") else None
+            stems.append(Path(run).name.partition(".")[0] if is_path else "" if name is None else str(name))
+        names = stems if len(set(stems) - {""}) == len(stems) else None
+    return list(runs), partition_names(names, len(runs), "runs")
 
 
 def _source_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Source:
@@ -256,8 +252,7 @@ def read_long(
 class SoftSources:
     """The memberships ``(n_objects, k_u)`` of M partitions, read side by side.
 
-    Each source is a table as for `Ensemble.from_labels` but with one column for each cluster, or the path of
-    a Consensus with memberships, or such a Consensus.
+    Each source is a table as for `Ensemble.from_labels` but with one column for each cluster.
     """
 
     where: str = "memberships"
@@ -266,33 +261,40 @@ class SoftSources:
         self, tables: Any, names: Sequence[str] | None = None, *, first: int = 0, id: Column | None = None
     ) -> None:
         """Open the tables, with ids in the column ``id``; names are by default numbered from ``first``."""
-        is_one = isinstance(tables, (str, os.PathLike, Consensus)) or getattr(tables, "ndim", 3) != 3
-        if is_one or not isinstance(tables, (Sequence, np.ndarray)) or len(tables) == 0:
+        is_list = isinstance(tables, Sequence) or getattr(tables, "ndim", 0) == 3
+        if not is_list or isinstance(tables, str) or not len(tables):
             raise InvalidInputError(
                 f"memberships has type {type(tables).__name__}; pass a list of tables "
                 "(n_objects, n_clusters), one for each partition."
             )
         self.names: list[str] = partition_names(names, len(tables), "tables", first)
-        names = self.names
-        opened = [_opened(table, name, id) for table, name in zip(tables, names, strict=True)]
-        self.n_objects: int = opened[0][0]
+        self.n_objects: int = 0
         self.ids: Ids | None = None
-        for name, (n_objects, _, ids, _) in zip(names, opened, strict=True):
-            where = f"memberships of {name!r}"
-            if n_objects != self.n_objects:
+        self._tables: list[Source] = []
+        for name, given in zip(self.names, tables, strict=True):
+            given = np.asarray(given) if isinstance(given, (list, tuple)) else given
+            where, table = f"memberships of {name!r}", open_source(select(given, id=id), "memberships")
+            kinds = table.column_types() or [table.dtype]
+            if not all(re.match(r"u?int|float|double|halffloat|bool|null|decimal", str(k)) for k in kinds):
+                raise InvalidInputError(f"{where} have a column that has no numbers; pass numbers.")
+            if table.n_rows is None:
+                for _ in table.batches(BLOCK_ROWS, columns=[0]):
+                    pass
+            self.n_objects = self.n_objects or table.n_rows or 0
+            if table.n_rows != self.n_objects:
                 raise InvalidInputError(
-                    f"{where} have {n_objects:,} objects but those of {names[0]!r} have {self.n_objects:,}; "
+                    f"{where} have {table.n_rows or 0:,} objects but those before have {self.n_objects:,}; "
                     "give one row per object, in the same order, NaN where it is missing."
                 )
-            if self.ids is not None and ids is not None and rows_of_ids(self.ids, ids, where) is not None:
+            if self.ids is not None and table.ids and rows_of_ids(self.ids, table.ids, where) is not None:
                 raise InvalidIdsError(
-                    f"{where} have {ids.facts.name} in another order than those before; give all tables in "
-                    "one order.",
-                    column=ids.facts.name,
+                    f"{where} have {table.ids.facts.name} in another order than those before; give all "
+                    "tables in one order.",
+                    column=table.ids.facts.name,
                 )
-            self.ids = self.ids or ids
-        self.n_clusters: np.ndarray = np.array([n_clusters for _, n_clusters, *_ in opened], np.int64)
-        self._readers = [read for *_, read in opened]
+            self.ids = self.ids or table.ids
+            self._tables.append(table)
+        self.n_clusters: np.ndarray = np.array([table.n_columns for table in self._tables], np.int64)
         self.offsets: np.ndarray = np.concatenate([[0], np.cumsum(self.n_clusters)])
 
     @property
@@ -305,7 +307,7 @@ class SoftSources:
 
         Raises InvalidInputError, with object and partition, for rows that are not on the simplex.
         """
-        readers = [read(rows) for read in self._readers]
+        readers = [rechunk(map(_numbers, table.batches(rows)), rows) for table in self._tables]
         for block in row_blocks(self.n_objects, rows):
             memberships = np.empty((block.n_rows, int(self.offsets[-1])), np.float32)
             for name, (first, last), reader in zip(self.names, pairwise(self.offsets), readers, strict=True):
@@ -336,45 +338,14 @@ class SoftSources:
         return n_labeled
 
 
-def _opened(
-    source: Any, name: str, id: Column | None
-) -> tuple[int, int, Ids | None, Callable[[int], Iterator[np.ndarray]]]:
-    """Return objects, clusters and ids of a table of memberships, and what reads it by so many rows."""
+def _numbers(batch: Rows) -> np.ndarray:
+    """Return a batch of memberships as floats, NaN where they are missing."""
+    if not isinstance(batch, list):
+        return np.ma.filled(batch.astype(np.float64), np.nan)
     import pyarrow as pa
 
-    if isinstance(source, Consensus) or (isinstance(source, (str, os.PathLike)) and is_store(source)):
-        consensus = source if isinstance(source, Consensus) else Consensus.open(source)
-        consensus.read_memberships(0, 0)  # raises if there are only labels
-
-        def read(rows: int) -> Iterator[np.ndarray]:
-            """Yield memberships, 0 where the object is missing."""
-            for block in consensus.blocks(rows):
-                missing = consensus.read_labels(block.start, block.stop) < 0
-                memberships = consensus.read_memberships(block.start, block.stop)
-                yield np.where(missing[:, None], np.float32(0), memberships)
-
-        return consensus.n_objects, consensus.n_clusters, consensus.id_column, read
-    source = np.asarray(source) if isinstance(source, (list, tuple)) else source
-    table = open_source(select(source, id=id), "memberships")
-    kinds = table.column_types() or [table.dtype]
-    if not all(re.match(r"u?int|float|double|halffloat|bool|null|decimal", str(kind)) for kind in kinds):
-        raise InvalidInputError(f"memberships of {name!r} have a column that has no numbers; pass numbers.")
-    if table.n_rows is None:
-        for _ in table.batches(BLOCK_ROWS, columns=[0]):
-            pass
-
-    def numbers(batch: Rows) -> np.ndarray:
-        """Return a batch as floats, NaN where they are missing."""
-        if isinstance(batch, list):
-            columns = [plain_arrow(column).cast(pa.float64()) for column in batch]
-            return np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
-        return np.ma.filled(batch.astype(np.float64), np.nan)
-
-    def read_table(rows: int) -> Iterator[np.ndarray]:
-        """Yield memberships, NaN where the object is missing."""
-        return rechunk(map(numbers, table.batches(rows)), rows)
-
-    return table.n_rows or 0, table.n_columns, table.ids, read_table
+    columns = [plain_arrow(column).cast(pa.float64()) for column in batch]
+    return np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
 
 
 # Pairs
@@ -445,18 +416,14 @@ def _checked_pairs(
     """Return a batch as int32 objects and uint16 counts; ``first`` is its first row, for messages."""
     columns = [plain_arrow(column) for column in batch]
     for name, column in zip(names, columns, strict=True):
-        if isinstance(column, str) or "int" not in str(column.type):
-            kind = column if isinstance(column, str) else column.type
-            raise InvalidPairsError(
-                f"column {name!r} of {where} has type {kind}; it needs integers.", path=where, row=first
-            )
-        if (row := column.is_null().index(True).as_py()) >= 0:
-            raise InvalidPairsError(
-                f"row {first + row} of {where} has no {name} (null), but every pair needs one; correct or "
-                "remove it.",
-                path=where,
-                row=first + row,
-            )
+        kind = getattr(column, "type", column)
+        if "int" not in str(kind):
+            what = f"column {name!r} of {where} has type {kind}; it needs integers."
+            raise InvalidPairsError(what, path=where, row=first)
+        if column.null_count:
+            row = first + column.is_null().index(True).as_py()
+            what = f"row {row} of {where} has no {name} (null), but every pair needs one; correct it."
+            raise InvalidPairsError(what, path=where, row=row)
     i, j, n_agree, n_seen = values = [np.asarray(column) for column in columns]
     most = MAX_OBJECTS if n_objects is None else n_objects
     bad = (i < 0) | (i >= j) | (j >= most) | (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)

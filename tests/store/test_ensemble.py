@@ -78,9 +78,9 @@ def test_from_labels__treats_masked_entries_as_missing(kind):
     [
         ([[1.5]], "partition 'p0' has label 1.5"),
         ([[np.inf]], "partition 'p0' has label inf"),
-        ([[0, 1], [0]], "pass one row per object"),
-        ([[0, 1], 7], "pass one row per object"),
-        ([], "pass one row per object"),
+        ([[0, 1], [0]], "is a list, but no matrix"),
+        ([[0, 1], 7], "is a list, but no matrix"),
+        ([], "is a list, but no matrix"),
         ([[]], r"empty, shape \(0, 0\)"),
         (np.empty((0, 3)), r"empty, shape \(0, 3\)"),
         ([[0, -1], [1, None]], "partition 'p1' has no labels"),

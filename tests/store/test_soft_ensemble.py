@@ -6,8 +6,9 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 
-from bigcons import Consensus, Ensemble
+from bigcons import Ensemble
 from bigcons.errors import CorruptStoreError, EmptyPartitionError, InvalidInputError, SoftEnsembleError
 from bigcons.metrics import anmi
 from tests.support.refusals import refused
@@ -51,9 +52,7 @@ def test_from_memberships__holds_the_tables_side_by_side(tables, ensemble):
 
 def test_from_memberships__takes_tables_in_any_form(tables, ensemble, tmp_path):
     np.save(tmp_path / "first.npy", tables[0])
-    memberships = np.where(np.isnan(tables[1]), 1 / 4, tables[1]).astype(np.float32)
-    labels = np.where(np.isnan(tables[1][:, 0]), -1, memberships.argmax(axis=1))
-    Consensus.write(tmp_path / "second.zarr", labels, memberships, chunk_rows=64)
+    zarr.create_array(str(tmp_path / "second.zarr"), data=tables[1], chunks=(64, 4))
     pd.DataFrame(tables[3]).add_prefix("cluster").to_csv(tmp_path / "fourth.csv", index=False)
     forms = [
         tmp_path / "first.npy",
