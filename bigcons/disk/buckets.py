@@ -158,8 +158,14 @@ class BucketPlace:
             obstore.delete(self.bucket, self.key)
 
     @contextmanager
-    def lock(self, seconds: float) -> Iterator[Callable[[], None]]:
-        """Hold the right to write to the store here, a lease that a thread renews; see `writer_lock`."""
+    def lock(self, seconds: float = 60.0) -> Iterator[Callable[[], None]]:
+        """Lock the store here for writing, as `bigcons.disk.places.DiskPlace.lock`.
+
+        The lock is an object that only one writer can create: a lease, renewed while its owner works, that
+        expires after ``seconds`` if the owner dies, at once for writers on the machine that it ran on; clocks
+        must differ by less. A writer that loses its lease, because its machine was suspended, does no damage:
+        every writer has its own data folder, and checks its lease before it commits a store or a pass.
+        """
         lock, token = self.sibling(f".{self.name}.lock"), uuid.uuid4().hex
         owner = {"process": os.getpid(), "host": socket.gethostname(), "machine": machine(), "token": token}
         released = threading.Event()

@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple
 from bigcons import errors
 from bigcons.disk import places
 from bigcons.disk.checkpoint import differences
-from bigcons.disk.files import MOST_JSON_BYTES, Place, StorePath, corrupt, parse_json, read_json
+from bigcons.disk.files import MOST_JSON_BYTES, Place, StorePath, corrupt, read_json
 from bigcons.disk.schema import FORMAT_VERSION, KINDS
 from bigcons.validation import check_flag
 from bigcons.version import __version__
@@ -103,7 +103,7 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
     place = data = places.place_of(path)
     file = head_of(place)
     try:
-        content = parse_json(file.read(MOST_JSON_BYTES), file)
+        content = read_json(file)
         if (folder := _data_folder_in(content)) is not None:
             data = place / folder
             file = data / HEAD
@@ -111,9 +111,7 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
         head = content["attributes"]["bigcons"]
     except (FileNotFoundError, NotADirectoryError, LookupError, TypeError):
         what = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
-        inside = [name for name in place.names()[:20] if is_store(place / name)]  # a bucket is asked for each
-        remedy = f"give {' or '.join(inside)} in it" if inside else "check the path"
-        raise errors.StoreNotFoundError(f"{place} {what}; {remedy}.", path=place) from None
+        raise errors.StoreNotFoundError(f"{place} {what}; check the path.", path=place) from None
     try:
         is_whole = head.pop("checksum") == _checksum(content)
         version, body, found = head["format_version"], head["body"], head["kind"]
@@ -157,25 +155,20 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
     """
     place = places.place_of(path)
     refuse_existing(place, overwrite, kind)
-    with places.writer_lock(place) as check_lock, places.disk_errors(place):
-        if isinstance(place, places.DiskPlace):
-            committing: Any = _renamed_folder(place.path)
-        else:
-            committing = _named_folder(place, check_lock)
-        with committing as folder:
-            refuse_existing(place, overwrite, kind)
-            yield folder
-            read_head(folder)
-            if isinstance(folder, places.DiskPlace):  # every put in a bucket is durable
-                folder.flush()
+    aside: Any = _renamed_folder if isinstance(place, places.DiskPlace) else _named_folder
+    with place.lock() as check_lock, places.disk_errors(place), aside(place, check_lock) as folder:
+        refuse_existing(place, overwrite, kind)
+        yield folder
+        read_head(folder)
 
 
 @contextmanager
-def _renamed_folder(path: Path) -> Iterator[places.DiskPlace]:
-    """Yield a hidden folder next to ``path`` that is renamed to it at the end.
+def _renamed_folder(place: places.DiskPlace, check_lock: Callable[[], None]) -> Iterator[places.DiskPlace]:
+    """Yield a hidden folder next to ``place`` that is made durable and renamed to it at the end.
 
     What killed writers left is removed first; a store that one had moved aside is put back.
     """
+    path = place.path
     path.parent.mkdir(parents=True, exist_ok=True)
     previous = path.with_name(f".{path.name}.previous")
     if previous.exists() and not path.exists():
@@ -184,10 +177,13 @@ def _renamed_folder(path: Path) -> Iterator[places.DiskPlace]:
     for entry in path.parent.iterdir():
         if abandoned.fullmatch(entry.name):
             shutil.rmtree(entry, ignore_errors=True)
-    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         partial.mkdir()
-        yield places.DiskPlace(partial)
+        folder = places.DiskPlace(partial)
+        yield folder
+        folder.flush()
+        check_lock()
         if path.exists() and not _exchange(partial, path):  # neither store is at the path for a moment
             path.rename(previous)
         if partial.exists() and not path.exists():
@@ -331,28 +327,11 @@ def names_parquet(path: StorePath | Place) -> bool:
 
 
 def _refuse_inside_store(place: Place) -> None:
-    """Raise StoreExistsError for an output inside a store, which is lost when that is replaced."""
-    if isinstance(place, places.DiskPlace):
-        parents: list[Any] = [*place.path.resolve().parents]
-    else:
-        parents = [f"{place.root}/{place.key[: slash.start()]}" for slash in re.finditer("/", place.key)]
-    for parent in parents:
-        with suppress(errors.StoreError):  # of a folder that these credentials cannot look into
-            if is_store(parent):
-                break
-    else:
-        return
-    raise errors.StoreExistsError(
-        f"{place} is inside the store {parent}, with which it would be replaced; choose another path.",
-        path=place,
-    )
-
-
-def unless_overwriting(out: StorePath | Place, overwrite: bool) -> str:
-    """Return how a call must differ from the one that was interrupted to resume it, as words to insert."""
-    if not overwrite:
-        return ""
-    return " without overwrite" + (f", once {out} is moved away," if is_store(out) else "")
+    """Raise StoreExistsError for an output inside a store on a disk, which is lost when that is replaced."""
+    for parent in place.path.resolve().parents if isinstance(place, places.DiskPlace) else ():
+        if is_store(parent):
+            words = f"{place} is inside the store {parent}, with which it would be replaced; "
+            raise errors.StoreExistsError(f"{words}choose another path.", path=place)
 
 
 # Single files

@@ -120,6 +120,42 @@ class DiskPlace:
             with suppress(FileNotFoundError, NotADirectoryError):
                 self.path.unlink()
 
+    @contextmanager
+    def lock(self) -> Iterator[Callable[[], None]]:
+        """Lock the store at this path, which need not exist yet, for writing.
+
+        A second writer, in another process or thread, immediately gets StoreLockedError. Yields a function
+        that raises StoreError if the lock has been lost; call it right before the commit. It is an advisory
+        file lock, which the system never takes from a living process and releases when its holder dies; never
+        through a link, whose target would be emptied.
+        """
+        lock, is_held = lock_path(self.path), False
+        while not is_held:
+            with disk_errors(self.path):
+                lock.parent.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+            try:
+                _try_lock(descriptor)
+            except OSError:
+                holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
+                os.close(descriptor)
+                raise StoreLockedError(
+                    f"{self} is being written by process {holder}; wait until it is done.", path=self.path
+                ) from None
+            with suppress(FileNotFoundError):
+                is_held = os.path.samestat(os.fstat(descriptor), lock.stat())
+            if not is_held:  # the previous holder removed the file between our open and our lock
+                os.close(descriptor)
+        try:
+            with disk_errors(self.path):
+                os.truncate(descriptor, 0)
+                os.write(descriptor, str(os.getpid()).encode())
+            yield lambda: None
+        finally:
+            with suppress(OSError):  # an open file on Windows; unlocked, it does no harm
+                lock.unlink()
+            os.close(descriptor)
+
 
 def place_of(path: StorePath | Place) -> Place:
     """Return the place that a path or URL names.
@@ -227,27 +263,22 @@ def is_left(partial: Path) -> bool:
 
 
 @contextmanager
-def temporary_folder(parent: Path | None = None, prefix: str = "bigcons-") -> Iterator[Path]:
-    """Yield a temporary folder, see `make_temporary_folder`; removed afterwards, even if not empty."""
-    folder = make_temporary_folder(parent, prefix)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def make_temporary_folder(parent: Path | None = None, prefix: str = "bigcons-") -> Path:
-    """Return a new temporary folder, by default where the system has them, which the caller removes.
+def temporary_folder() -> Iterator[Path]:
+    """Yield a temporary folder where the system has them; removed afterwards, even if not empty.
 
     Removes those that killed processes of this user and machine left in the same place.
     """
-    where = Path(tempfile.gettempdir()) if parent is None else parent
-    for left in where.glob(f"{prefix}*"):
+    where = Path(tempfile.gettempdir())
+    for left in where.glob("bigcons-*"):
         with suppress(OSError):
             is_ours = not hasattr(os, "getuid") or left.lstat().st_uid == os.getuid()
             if is_ours and left.is_dir() and not left.is_symlink() and is_left(left):
                 shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{prefix}{machine()}-{os.getpid()}-", dir=where))
+    folder = Path(tempfile.mkdtemp(prefix=f"bigcons-{machine()}-{os.getpid()}-", dir=where))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 # One writer per store
@@ -265,60 +296,7 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-@contextmanager
-def writer_lock(path: StorePath | Place, *, seconds: float = 60.0) -> Iterator[Callable[[], None]]:
-    """Lock the store at ``path``, which need not exist yet, for writing.
-
-    A second writer, in another process or thread, immediately gets StoreLockedError. Yields a function that
-    raises StoreError if the lock has been lost; call it right before the commit.
-
-    On a disk it is an advisory file lock, which the system releases when its holder dies. In a bucket, it is
-    an object that only one writer can create: a lease, renewed while its owner works, that expires after
-    ``seconds`` if the owner dies, at once for writers on the machine that it ran on; clocks must differ by
-    less. A writer that loses its lease, because its machine was suspended, does no damage: every writer has
-    its own data folder, and checks its lease before it commits a store or a pass.
-    """
-    place = place_of(path)
-    if isinstance(place, DiskPlace):
-        with _file_lock(place.path):
-            yield lambda: None  # the system never takes a lock from a living process
-    else:
-        with place.lock(seconds) as check:
-            yield check
-
-
 def lock_path(path: str | os.PathLike[str]) -> Path:
     """Return the lock file of the store at ``path``: a hidden sibling, because the store may be replaced."""
     path = Path(path).resolve()
     return path.parent / f".{path.name}.lock"
-
-
-@contextmanager
-def _file_lock(path: Path) -> Iterator[None]:
-    """Lock the file of the store at ``path``; never through a link, whose target would be emptied."""
-    lock, is_held = lock_path(path), False
-    while not is_held:
-        with disk_errors(path):
-            lock.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
-        try:
-            _try_lock(descriptor)
-        except OSError:
-            holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
-            os.close(descriptor)
-            raise StoreLockedError(
-                f"{path} is being written by process {holder or 'unknown'}; wait until it is done.", path=path
-            ) from None
-        with suppress(FileNotFoundError):
-            is_held = os.path.samestat(os.fstat(descriptor), lock.stat())
-        if not is_held:  # the previous holder removed the file between our open and our lock
-            os.close(descriptor)
-    try:
-        with disk_errors(path):
-            os.truncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
-        yield
-    finally:
-        with suppress(OSError):  # an open file on Windows; unlocked, it does no harm
-            lock.unlink()
-        os.close(descriptor)

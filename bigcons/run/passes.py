@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from bigcons.disk.checkpoint import FileBlocks, Snapshots, partial_folder
-from bigcons.disk.places import DiskPlace, is_left, temporary_folder, writer_lock
+from bigcons.disk.places import DiskPlace, is_left, temporary_folder
 from bigcons.memory import Block
 from bigcons.progress import Progress, progress
 from bigcons.run.engine import Engine, fold, stop_if_cancelled
@@ -135,7 +135,7 @@ def open_workspace(
         return
     folder = partial_folder(output.path)
     snapshots = Snapshots(folder, output.fingerprint)
-    with writer_lock(folder) as snapshots.check_lock:
+    with folder.lock() as snapshots.check_lock:
         if not output.resume:
             folder.remove()
         if isinstance(folder, DiskPlace):

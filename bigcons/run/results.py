@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
-from bigcons.disk.commit import stored_kind, unless_overwriting
+from bigcons.disk.commit import stored_kind
 from bigcons.disk.files import Place
-from bigcons.disk.places import DiskPlace, place_of, temporary_folder, writer_lock
+from bigcons.disk.places import DiskPlace, place_of, temporary_folder
 from bigcons.errors import CorruptStoreError, StoreLockedError
 from bigcons.io.files import IN_MEMORY
 from bigcons.memory import Block
@@ -306,7 +306,7 @@ def logging_how_to_resume(out: str | os.PathLike[str], overwrite: bool) -> Itera
         if Snapshots(partial_folder(out), {}).exists():
             logger.warning(
                 "What is finished is kept in %s; repeat the call%s to resume.",
-                *(partial_folder(out), unless_overwriting(out, overwrite)),
+                *(partial_folder(out), " without overwrite" if overwrite else ""),
             )
         raise
 
@@ -329,7 +329,7 @@ def clear_finished(output: Output) -> None:
         return
     if folder.exists():
         snapshots = Snapshots(folder, output.fingerprint)
-        with suppress(CorruptStoreError, StoreLockedError), writer_lock(folder):
+        with suppress(CorruptStoreError, StoreLockedError), folder.lock():
             snapshot = snapshots.read()
             if snapshot is None or not differences(snapshot.fingerprint, snapshots.fingerprint):
                 folder.remove()

@@ -61,7 +61,7 @@ class Consensus(stores.Objects):
     """
 
     def __init__(self, store: stores.Store) -> None:
-        body = store.body
+        body, arrays = store.body, store.arrays
         self.path: str = str(store.place)
         self.n_objects: int = body["n_objects"]
         self.n_clusters: int = body["n_clusters"]
@@ -73,8 +73,20 @@ class Consensus(stores.Objects):
         self.provenance: dict[str, Any] = body["provenance"]
         self.has_trust: bool = body["trust"] is not None
         self.has_placing: bool = PLACING in body["files"]
-        self._store = store
         self.id_column: stores.StoredIds | None = store.ids
+        self.label_rows: StoredArray = arrays["labels"]
+        """The labels, read when sliced."""
+        self._store = store
+        if self.has_trust:
+            with stores.consistent(store.place, _RESTORE):
+                trust = body["trust"]
+                check_number("temperature", trust["temperature"], at_least=0, at_most=1)
+                clusters = arrow_table(CLUSTER_COLUMNS, trust["clusters"])
+                partitions = arrow_table(PARTITION_COLUMNS, trust["partitions"])
+                if not set(trust["clusters"]["cluster"]) <= set(range(self.n_clusters)):
+                    raise ValueError("the numbers of clusters")
+                sure, second, second_sure = (cast("Any", arrays[name]) for name in TRUST)
+                self._trust = Trust(sure, second, second_sure, clusters, partitions, trust["temperature"])
 
     @classmethod
     def open(cls, path: StorePath) -> Consensus:
@@ -82,15 +94,7 @@ class Consensus(stores.Objects):
 
         Raises StoreNotFoundError if it does not exist, CorruptStoreError if it is damaged.
         """
-        store = stores.Store(place_of(path), KIND, _RESTORE)
-        if (trust := store.body["trust"]) is not None:
-            with stores.consistent(store.place, _RESTORE):
-                check_number("temperature", trust["temperature"], at_least=0, at_most=1)
-                arrow_table(CLUSTER_COLUMNS, trust["clusters"])
-                arrow_table(PARTITION_COLUMNS, trust["partitions"])
-                if not set(trust["clusters"]["cluster"]) <= set(range(store.body["n_clusters"])):
-                    raise ValueError("the numbers of clusters")
-        return cls(store)
+        return cls(stores.Store(place_of(path), KIND, _RESTORE))
 
     @classmethod
     def write(
@@ -115,19 +119,17 @@ class Consensus(stores.Objects):
         labels = np.asarray(labels)
         if memberships is not None and not hasattr(memberships, "shape"):
             memberships = np.asarray(memberships)
-        shape = None if memberships is None else memberships.shape
-        fits = shape is None or (len(shape) == 2 and labels.shape == shape[:1] and shape[1] > 0)
-        if labels.ndim != 1 or not labels.size or not fits:
+        shape: Any = None if memberships is None else memberships.shape
+        fits = labels.ndim == 1 and labels.size > 0 and labels.dtype.kind in "iu"
+        if fits and shape is None:
+            n_clusters = max(int(labels.max()) + 1, 1)
+        else:
+            fits = fits and len(shape) == 2 and shape[0] == labels.size
+            n_clusters = shape[1] if fits else 0
+        if not fits or labels.min() < -1 or labels.max() >= n_clusters:
             raise InvalidInputError(
-                f"labels has shape {labels.shape} and memberships {shape}; "
-                "pass (n_objects,) and (n_objects, n_clusters), neither of them empty."
-            )
-        n_clusters = int(labels.max(initial=0)) + 1 if shape is None else shape[1]
-        least, most = labels.min(initial=0), labels.max(initial=0)
-        if labels.dtype.kind not in "iu" or least < -1 or most >= n_clusters:
-            raise InvalidInputError(
-                f"labels has type {labels.dtype} and range {least} to {most}; pass integers from 0 to "
-                f"{n_clusters - 1}, -1 where missing."
+                f"labels has shape {labels.shape} and type {labels.dtype}, memberships {shape}; pass "
+                "(n_objects,) integers, -1 where missing, and (n_objects, n_clusters), neither empty."
             )
         with cls.create(
             path,
@@ -235,16 +237,7 @@ class Consensus(stores.Objects):
                 f"{self.path} does not say which labels to trust; "
                 "compute it with bigcons.metrics.trust, or write a report with its ensemble."
             )
-        trust, arrays = self._store.body["trust"], self._store.arrays
-        clusters = arrow_table(CLUSTER_COLUMNS, trust["clusters"])
-        partitions = arrow_table(PARTITION_COLUMNS, trust["partitions"])
-        confidence, second, second_confidence = (cast("Any", arrays[name]) for name in TRUST)
-        return Trust(confidence, second, second_confidence, clusters, partitions, trust["temperature"])
-
-    @property
-    def label_rows(self) -> StoredArray:
-        """The labels, read when sliced."""
-        return self._store.arrays["labels"]
+        return self._trust
 
     @property
     def membership_rows(self) -> StoredArray:

@@ -137,7 +137,7 @@ class PairTable(Objects):
         for each pair.
         """
         made = {"made_by": "from_table", "source": describe(x)}
-        return _loaded(x, made, n_objects, columns, budget=1 << 62)
+        return _loaded(x, made, n_objects, columns, 1 << 62)
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
         """Store the table at ``path``, all or nothing, and return the stored table."""
@@ -395,20 +395,14 @@ def import_pairs(
     if not overwrite and commit.is_finished_import(out, made, provenance):
         return PairTable.open(out)
     commit.refuse_existing(out, overwrite, pair_rows.KIND)
-    table = _loaded(source, provenance, n_objects, columns, budget=parse_size(memory))
+    table = _loaded(source, provenance, n_objects, columns, parse_size(memory))
     return table.save(out, overwrite=overwrite)
 
 
 def _loaded(
-    x: Any,
-    provenance: dict[str, Any],
-    n_objects: int | None = None,
-    columns: Sequence[str] | None = None,
-    *,
-    budget: int,
+    x: Any, provenance: dict[str, Any], n_objects: int | None, columns: Sequence[str] | None, budget: int
 ) -> PairTable:
     """Read a table with one row for each pair."""
-    edges, n_objects = read_pairs(
-        open_source(x, "pairs"), n_objects=n_objects, columns=columns, budget=budget
-    )
+    source = open_source(x, "pairs")
+    edges, n_objects = read_pairs(source, n_objects=n_objects, columns=columns, budget=budget)
     return PairTable(*pair_rows.symmetric_rows(edges, n_objects), provenance=provenance)

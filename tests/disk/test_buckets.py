@@ -30,7 +30,7 @@ from bigcons.datasets import planted_ensemble
 from bigcons.disk import commit
 from bigcons.disk.arrays import ZarrArray
 from bigcons.disk.files import machine
-from bigcons.disk.places import place_of, writer_lock
+from bigcons.disk.places import place_of
 from bigcons.errors import (
     CorruptStoreError,
     DamagedFileError,
@@ -396,7 +396,7 @@ def test_open__rejects_heads_that_point_outside_the_store(url):
 
 
 def test_writer_lock__rejects_a_second_writer_and_is_renewed(url, planted):
-    with writer_lock(url, seconds=3.0) as check_lock:
+    with place_of(url).lock(seconds=3.0) as check_lock:
         time.sleep(3.5)
         with pytest.raises(StoreLockedError, match=rf"process {os.getpid()} on .*if it was killed"):
             planted.save(url)
@@ -411,11 +411,11 @@ def test_writer_lock__of_a_dead_writer_is_taken_over_or_expires(url):
     dead.wait()
     holder = {"process": dead.pid, "host": "here", "token": "a", "expires": time.time() + 60}
     lease.write(json.dumps({**holder, "machine": "another"}).encode())
-    with pytest.raises(StoreLockedError, match="if it was killed"), writer_lock(url):
+    with pytest.raises(StoreLockedError, match="if it was killed"), place_of(url).lock():
         pass
     for expired in ({"machine": machine()}, {"machine": "another", "expires": time.time() - 1}):
         lease.write(json.dumps({**holder, **expired}).encode())
-        with writer_lock(url) as check_lock:
+        with place_of(url).lock() as check_lock:
             check_lock()
     assert keys_below(url.rpartition("/")[0]) == []
 
@@ -435,7 +435,7 @@ def test_output__that_another_call_works_on_is_refused(url, stored, on_disk, cap
         with pytest.raises(StoreError, match="the lock was lost to another writer"):
             snapshots.save({}, {})
     small = Ensemble.from_labels([[0, 1], [1, 0]]).save(f"{url}.small")
-    with writer_lock(small.path), pytest.raises(StoreLockedError):
+    with place_of(small.path).lock(), pytest.raises(StoreLockedError):
         Ensemble.open(small.path, "a").append_objects([[0, 0]])
 
 

@@ -62,7 +62,8 @@ def test_export__killed_in_the_middle_is_cleared_by_the_next(tmp_path):
     assert names_in(tmp_path) == ["o.csv"]
 
 
-def test_temporary_folder__removes_those_of_dead_processes_of_this_user(tmp_path, dead):
+def test_temporary_folder__removes_those_of_dead_processes_of_this_user(tmp_path, dead, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for name in (f"bigcons-{owner()}", "bigcons-of-a-user", f"bigcons-{'0' * 8}-1-abc"):
         (tmp_path / name).mkdir()
     kept = names_in(tmp_path)
@@ -70,7 +71,7 @@ def test_temporary_folder__removes_those_of_dead_processes_of_this_user(tmp_path
     left.mkdir()
     (left / "block-0").write_text("rows")
     (tmp_path / by(dead, f"bigcons-{owner()}")).symlink_to(tmp_path / "bigcons-of-a-user")
-    with temporary_folder(tmp_path) as folder:
+    with temporary_folder() as folder:
         assert folder.is_dir()
         (folder / "block-0").write_text("rows")
         assert not left.exists()

@@ -6,25 +6,25 @@ import threading
 
 import pytest
 
-from bigcons.disk.places import lock_path, writer_lock
+from bigcons.disk.places import lock_path, place_of
 from bigcons.errors import StoreError, StoreLockedError
 from tests.support.stores import names_in
 
 
 def test_writer_lock__rejects_a_second_writer(tmp_path):
-    with writer_lock(tmp_path / "s"):
-        with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"), writer_lock(tmp_path / "s"):
+    with place_of(tmp_path / "s").lock():
+        with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"), place_of(tmp_path / "s").lock():
             pass
-        with writer_lock(tmp_path / "other"):
+        with place_of(tmp_path / "other").lock():
             pass
-    with writer_lock(tmp_path / "s"):
+    with place_of(tmp_path / "s").lock():
         pass
     assert not names_in(tmp_path)
 
 
 def test_writer_lock__ignores_the_file_of_a_dead_writer(tmp_path):
     lock_path(tmp_path / "s").write_text("999999")
-    with writer_lock(tmp_path / "s"):
+    with place_of(tmp_path / "s").lock():
         pass
 
 
@@ -37,14 +37,14 @@ def test_writer_lock__something_else_in_its_place_is_told_and_left(tmp_path, kin
         lock.symlink_to(tmp_path / "precious")
     else:
         lock.mkdir()
-    with pytest.raises(StoreError, match=re.escape(f"({lock}); check")), writer_lock(tmp_path / "s"):
+    with pytest.raises(StoreError, match=re.escape(f"({lock}); check")), place_of(tmp_path / "s").lock():
         pass
     assert (tmp_path / "precious").read_text() == "precious"
 
 
 def test_writer_lock__that_cannot_be_made_names_the_store_not_the_hidden_file(tmp_path):
     path = tmp_path / ("s" * 255)  # as long as a name may be, and that of the hidden file is longer
-    with pytest.raises(StoreError, match=f"Writing {path} failed: .*too long"), writer_lock(path):
+    with pytest.raises(StoreError, match=f"Writing {path} failed: .*too long"), place_of(path).lock():
         pass
 
 
@@ -55,7 +55,7 @@ def test_writer_lock__lets_one_thread_in_at_a_time(tmp_path):
         nonlocal inside, most, refused
         for _ in range(50):
             try:
-                with writer_lock(tmp_path / "s"):
+                with place_of(tmp_path / "s").lock():
                     inside += 1
                     most = max(most, inside)
                     inside -= 1

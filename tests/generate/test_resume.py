@@ -12,7 +12,7 @@ import pytest
 
 import bigcons as bc
 from bigcons.disk.checkpoint import Snapshots
-from bigcons.disk.places import writer_lock
+from bigcons.disk.places import place_of
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreLockedError
 from bigcons.generate import kmeans, mixed
 from tests.support.deaths import start
@@ -154,7 +154,7 @@ def test_mixed__rejects_a_concurrent_call(wide, out, caplog):
     """What is kept is of the call that goes on, and not to be resumed by this one."""
     folder = interrupt(wide, out, 2)
     caplog.clear()
-    with writer_lock(folder), pytest.raises(StoreLockedError):
+    with place_of(folder).lock(), pytest.raises(StoreLockedError):
         mixed(wide, out=out, **HOW)
     assert "resume" not in caplog.text
 
