@@ -27,8 +27,8 @@ import numpy as np
 
 from bigcons.disk.checkpoint import differences
 from bigcons.disk.commit import provenance_at, refuse_existing, refuse_other
-from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.memory import TILE_ROWS, Block, enough_for, format_size, parse_size, row_blocks, rows_within
+from bigcons.errors import InvalidInputError
+from bigcons.memory import TILE_ROWS, Block, DataBudget, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
 from bigcons.seeding import SeedLike, generator, resolve_seed
@@ -142,14 +142,8 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
     """
     ensemble = as_ensemble(x)
     n = ensemble.n_objects
-    needed, budget = 8 * n * n, parse_size(memory)
-    if needed > budget:
-        raise MemoryBudgetError(
-            f"all pairs of {n:,} objects need {format_size(needed)} but memory={format_size(budget)}; "
-            "raise memory or count a sample of the pairs with bigcons.coassociation.sample.",
-            needed=needed,
-            budget=budget,
-        )
+    remedy = "count a sample of the pairs with bigcons.coassociation.sample"
+    DataBudget(parse_size(memory)).check(8 * n * n, f"all pairs of {n:,} objects", remedy)
     n_agree, n_seen = np.empty((n, n), np.int32), np.empty((n, n), np.int32)
     blocks = row_blocks(n, TILE_ROWS)
     tiles = [(rows, columns) for rows in blocks for columns in blocks[rows.index :]]
@@ -186,11 +180,6 @@ def similarity(n_agree: np.ndarray, n_seen: np.ndarray, n_partitions: float, nor
     return np.divide(n_agree, n_seen, out=np.zeros(np.shape(n_agree)), where=n_seen > 0)
 
 
-def distance(n_agree: np.ndarray, n_seen: np.ndarray, n_partitions: float, normalize: str) -> np.ndarray:
-    """Return 1 minus the similarity, float64."""
-    return 1.0 - similarity(n_agree, n_seen, n_partitions, normalize)
-
-
 def condensed_distances(
     rows: np.ndarray, normalize: str, engine: Engine, weights: Weights | None = None
 ) -> np.ndarray:
@@ -211,7 +200,9 @@ def condensed_distances(
             of_partitions = weights.offsets, weights.base_clusters, weights.partitions
             weigh_tile(left, right, *of_partitions, n_agree, n_seen)
             total = float(weights.partitions.sum())
-        return distance(n_agree, n_seen, total, normalize)[np.triu_indices(len(left), 1, len(right))]
+        return (1.0 - similarity(n_agree, n_seen, total, normalize))[
+            np.triu_indices(len(left), 1, len(right))
+        ]
 
     n, filled = len(rows), 0
     distances = np.empty(n * (n - 1) // 2)
@@ -287,12 +278,6 @@ def sample(
         # with fewer other blocks, regions far apart in the graph of blocks may order their clusters
         # differently
         tiles = 8 if out is not None and needed > left else None
-        if tiles is not None:
-            logger.info(
-                "%s pairs take %s in memory, over the %s that memory=%s leaves for them: drawing in tiles, "
-                "each row block with %d others",
-                *(f"{wanted:,}", format_size(needed), format_size(left), format_size(budget), tiles),
-            )
     elif tiles is not None and out is None:
         raise InvalidInputError(
             f"tiles={tiles!r} without out=; pass the path of a store for the pairs as out=."
@@ -315,15 +300,8 @@ def sample(
         made = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, **made}
         with open_engine(client) as engine:
             return _sample_tiles(ensemble, out, wanted, tiles, seed, budget, engine, overwrite, made)
-    if needed > left:
-        raise MemoryBudgetError(
-            f"{wanted:,} pairs take {format_size(needed)} in memory, over the {format_size(left)} that "
-            f"memory={format_size(budget)} leaves for them; raise it to "
-            f"{enough_for(min(needed + PROCESS_BYTES, 2 * needed))}, or draw them in tiles: pass out= and "
-            "leave tiles='auto'.",
-            needed=needed,
-            budget=left,
-        )
+    remedy = "draw them in tiles: pass out= and leave tiles='auto'"
+    DataBudget(left, min(PROCESS_BYTES, needed)).check(needed, f"{wanted:,} pairs in memory", remedy)
     table = sample_in_memory(ensemble, given, seed, budget, client)
     table.provenance |= made
     return table if out is None else table.save(out, overwrite=overwrite)
@@ -435,24 +413,15 @@ def _sample_tiles(
             f"n_pairs={n_pairs:,} is more than the {sum(sizes):,} pairs in the tiles of tiles={tiles}; "
             "raise tiles."
         )
-    if engine.in_flight > PLANNED_TASKS:
-        needed = memory * engine.in_flight / PLANNED_TASKS
-        raise MemoryBudgetError(
-            f"{engine.in_flight} blocks of pairs in flight need {format_size(needed)}, over the budget of "
-            f"{format_size(memory)}; use fewer workers, or one with client='serial'.",
-            needed=needed,
-            budget=memory,
-        )
+    needed = memory * engine.in_flight // PLANNED_TASKS
+    what = f"{engine.in_flight} blocks of pairs in flight"
+    DataBudget(memory).check(needed, what, "use fewer workers")
     ends = [n_pairs * size // sum(sizes) for size in itertools.accumulate(sizes)]
     tiles_of: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
     for (a, b), start, stop in zip(grid, [0, *ends], ends, strict=False):
         for block_index in {a, b}:
             tiles_of[block_index].append((a, b, stop - start))
     rows_per_block = blocks[0].n_rows
-    logger.info(
-        "tiles: %d blocks of %s objects, each with itself and %d others, for %s pairs",
-        *(len(blocks), f"{rows_per_block:,}", max(map(len, others)), f"{n_pairs:,}"),
-    )
 
     def rows_of_block(block: Block) -> pair_rows.Rows:
         """Return the rows of one block: draw and count the pairs of its tiles."""

@@ -157,14 +157,12 @@ class AllPairs(Passes):
 
     The gap is in units of the mean weight of an object, ``sum_j N_ij``. A solve has converged before the pass
     that finds no object with a gap above the tolerance. What that pass would change is dropped, so the gap
-    it reports is exact. ``n_seen`` (M,): number of objects that each partition labels.
+    it reports is exact.
     """
 
     name = "all-pairs PCC"
 
-    offsets: np.ndarray
     n_clusters: int
-    n_seen: np.ndarray
     begin: Begin
 
     def start(self, run: Run) -> tuple[State, list[float]]:
@@ -185,10 +183,11 @@ class AllPairs(Passes):
 
     def one_pass(self, run: Run, at: Iterate, listener: Progress) -> Step:
         """Update every object given all others; shorten the step if together they gain too little."""
-        sums = unpacked_sums(at.state, self.offsets, self.n_clusters)
-        scale = mean_pair_weight(self.n_seen, run.data.n_objects, sums.partition_weights)
+        offsets = run.data.offsets
+        sums = unpacked_sums(at.state, offsets, self.n_clusters)
+        scale = mean_pair_weight(run.data.n_labeled, run.data.n_objects, sums.partition_weights)
         is_single, before, after = len(run.blocks) == 1, at.generation, at.generation + 1
-        asked = sums, self.offsets, MOVING * run.tol * scale, RELAXATION if is_single else 1.0
+        asked = sums, offsets, MOVING * run.tol * scale, RELAXATION if is_single else 1.0
         update = run.visit(update_block, *asked, reads=[before], writes=after)
         total = fold(run.engine, run.blocks, update, add_changes, progress=listener)
         gap, length = total.gap / scale, 1.0
@@ -199,7 +198,7 @@ class AllPairs(Passes):
         is_short = not is_single and objective_change(sums, total.sums) > ENOUGH * total.predicted
         reached = add_sums(total.sums, sums)
         for shorter in 0.5 ** np.arange(1.0, 11.0) if is_short and total.n_moved else ():
-            between = run.visit(sums_between, shorter, self.offsets, sums.weights, reads=[before, after])
+            between = run.visit(sums_between, shorter, offsets, sums.weights, reads=[before, after])
             measured = fold(run.engine, run.blocks, between, add_sums)
             if measured.objective < reached.objective:
                 reached, length = measured, float(shorter)

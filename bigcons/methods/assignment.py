@@ -621,7 +621,7 @@ class IPC(IVC):
         self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None, survey: Survey
     ) -> None:
         check_choice("normalize", self.normalize, ("observed", "all"))
-        if self.normalize == "all" or (survey.n_seen == ensemble.n_objects).all():
+        if self.normalize == "all" or (ensemble.n_labeled == ensemble.n_objects).all():
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
         similarity = shares_of_pairs(

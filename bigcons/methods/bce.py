@@ -472,7 +472,7 @@ class GibbsBCE(ConsensusClusterer):
         plan = MemoryPlan(held=12 * n * K, per_block=chain, per_result=4 * n * K)
         plan.check("GibbsBCE", engine, ensemble, self.memory, remedy, most=DEFAULT_DATA_BYTES)
         survey = take_survey(ensemble, engine, seed, 0)
-        n_labels = int(survey.n_seen.sum())
+        n_labels = int(ensemble.n_labeled.sum())
         cells = (n - survey.unlabeled.size) * K, ensemble.n_base_clusters * K
         priors = zip((self.alpha, self.omega), cells, strict=True)
         alpha, omega = (

@@ -355,13 +355,13 @@ def _within(rows: UniqueRows, normalize: str, weights: Weights | None) -> np.nda
     """
     if weights is None:
         n_labels = np.count_nonzero(rows.labels >= 0, axis=1)
-        return agreement.distance(n_labels, n_labels, rows.labels.shape[1], normalize)
+        return 1.0 - agreement.similarity(n_labels, n_labels, rows.labels.shape[1], normalize)
     joined, both = np.zeros((2, len(rows.labels)))
     for labels, offset, weight in zip(rows.labels.T, weights.offsets, weights.partitions, strict=False):
         seen = labels >= 0
         joined[seen] += weights.base_clusters[offset + labels[seen]]
         both[seen] += weight
-    return agreement.distance(joined, both, float(weights.partitions.sum()), normalize)
+    return 1.0 - agreement.similarity(joined, both, float(weights.partitions.sum()), normalize)
 
 
 # Agglomerative clustering of label rows. Objects with equal rows cannot be told apart: `unique_rows` has each
@@ -557,7 +557,7 @@ def single_link(rows: np.ndarray, normalize: str) -> Merges:
         for part in row_blocks(n - 1, 1 << 8):  # progress is reported in between
             grow_tree(rows, over_all, part.start, part.stop, *state, *edges)
             listener.advance(part.n_rows)
-    heights = agreement.distance(n_agree[1:], n_seen[1:], rows.shape[1], normalize)
+    heights = 1.0 - agreement.similarity(n_agree[1:], n_seen[1:], rows.shape[1], normalize)
     return sorted_merges(first[1:], second[1:], heights)
 
 

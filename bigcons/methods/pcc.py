@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -234,7 +235,7 @@ class PCC(ConsensusClusterer):
         with passes.open_workspace(out, engine, K) as (arrays, snapshots):
             run = Run(labels, engine, seed, problem.n_passes, self.tol, survey.sample, arrays, snapshots)
             if by_sums:
-                at = passes.run_passes(run, all_pairs.AllPairs(ensemble.offsets, K, survey.n_seen, begin))
+                at = passes.run_passes(run, all_pairs.AllPairs(K, begin))
                 read: Callable[[Block], np.ndarray] = partial(arrays.read, at.generation)
                 self._parts = at.state
             else:
@@ -290,12 +291,18 @@ def warn_of_labels(survey: Survey, ensemble: Ensemble, n_clusters: int, weights:
     lower share of joined pairs tends. If the partitions have far fewer clusters than asked for, they join
     different ones by chance, for which the paper's model has no term. O(m M log m) time for a sample of m.
     """
-    counts, n = None if weights is None else weights.partitions, float(survey.n_seen.mean())
-    joined = survey.joined_share(counts)
+    counts, n = None if weights is None else weights.partitions, float(ensemble.n_labeled.mean())
+    # the share of co-clustered pairs of sampled objects, over partitions that label both
+    sizes = [np.unique(column[column >= 0], return_counts=True)[1] for column in survey.sample.T]
+    seen = np.array([of_clusters.sum() for of_clusters in sizes])
+    joined = np.array([(of_clusters * (of_clusters - 1)).sum() for of_clusters in sizes])
+    times = np.ones(seen.size) if counts is None else counts
+    pairs = float(times @ (seen * (seen - 1)))
+    share = float(times @ joined) / pairs if pairs else math.nan
     least = max(n / n_clusters - 1.0, 0.0) / (n - 1.0) if n > 1 else 0.0
-    if n_clusters > 1 and joined < ENOUGH * least:
+    if n_clusters > 1 and share < ENOUGH * least:
         warn_user(
-            f"the labels join {100 * joined:.2g} % of the pairs of objects, but {n_clusters} clusters at "
+            f"the labels join {100 * share:.2g} % of the pairs of objects, but {n_clusters} clusters at "
             f"least {100 * least:.2g} %: PCC then tends to clusters of equal size, whatever the classes; "
             "try eac-average, eac-single or mcla, or a larger n_clusters.",
             errors.ConsensusWarning,

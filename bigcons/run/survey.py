@@ -158,29 +158,12 @@ def label_bytes(ensemble: Ensemble, n_rows: int) -> int:
 class Survey(NamedTuple):
     """Facts of an ensemble that solves start from."""
 
-    n_objects: int
-    n_seen: np.ndarray
-    """(M,) number of objects with a label in each partition."""
     unlabeled: np.ndarray
     """Indices of the objects without any label."""
     sample: np.ndarray
     """(sample_size, M) labels, or memberships, of objects drawn uniformly without replacement, in order."""
-    groups: np.ndarray
-    """Sizes of the groups of objects that no partition labels together, largest first."""
     rows: np.ndarray
     """(sample_size,): which objects the sample has."""
-
-    def joined_share(self, weights: np.ndarray | None = None) -> float:
-        """Return the share of co-clustered pairs among the sampled objects, over partitions that label both.
-
-        Partitions are weighted by ``weights``. NaN if no partition labels two objects.
-        """
-        sizes = [np.unique(column[column >= 0], return_counts=True)[1] for column in self.sample.T]
-        seen = np.array([of_clusters.sum() for of_clusters in sizes])
-        joined = np.array([(of_clusters * (of_clusters - 1)).sum() for of_clusters in sizes])
-        weights = np.ones(seen.size) if weights is None else weights
-        pairs = float(weights @ (seen * (seen - 1)))
-        return float(weights @ joined) / pairs if pairs else float("nan")
 
     def undersamples(self, ensemble: Ensemble, n_clusters: int, fewest_labels: int) -> bool:
         """Return whether the sample has fewer labels for each base cluster, which are many and small."""
@@ -199,12 +182,13 @@ def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | N
     return max(float((weights * seen * (seen - 1.0)).sum()) / n_objects, float(weights.mean()))
 
 
-def agreements(sample: np.ndarray) -> np.ndarray:
-    """Return the agreement (M, others) of each partition with at most 17, NaN where it cannot be told.
+def dissenting(sample: np.ndarray) -> np.ndarray:
+    """Return the partitions that agree with no other: surely by less than a tenth of the median.
 
     The agreement of two partitions of k and l clusters is the square of Tschuprow's coefficient,
     ``chi^2 / (n sqrt((k - 1) (l - 1)))``, less its mean under independence: 0 if they are independent. It is
-    NaN with itself, and for fewer objects than 50 or than ``(k - 1) (l - 1)``. O(m M) time for ``m`` rows.
+    not judged for fewer objects than 50 or than ``(k - 1) (l - 1)``, and with at most 17 others. O(m M) time
+    for ``m`` rows.
     """
     rows = sample[:: max(len(sample) // 1024, 1)][:1024]
     codes = np.full(rows.T.shape, -1)  # without gaps
@@ -224,12 +208,6 @@ def agreements(sample: np.ndarray) -> np.ndarray:
         if n >= max(50, (sizes[u] - 1) * (sizes[v] - 1)) and freedom > 0:
             chi = (table**2 / np.maximum(np.outer(in_first, in_second), 1)).sum() - 1.0
             agreement[u, at] = (chi - freedom / (n - 1)) / np.sqrt(freedom)
-    return agreement
-
-
-def dissenting(sample: np.ndarray) -> np.ndarray:
-    """Return the partitions that agree with no other: surely by less than a tenth of the median."""
-    agreement = agreements(sample)
     n_others = np.count_nonzero(~np.isnan(agreement), axis=1)
     judged = np.flatnonzero(n_others >= 4)
     if not judged.size:
@@ -329,7 +307,7 @@ def take_survey(
     sample = np.ascontiguousarray(np.concatenate(sampled))
     sizes = np.bincount(group, firsts).astype(np.int64)  # of objects, by their first labels
     groups = np.sort(sizes[sizes > 0])[::-1]
-    survey = Survey(n, ensemble.n_labeled, np.concatenate(unlabeled), sample, groups, chosen)
+    survey = Survey(np.concatenate(unlabeled), sample, chosen)
     if survey.unlabeled.size == n:
         raise InvalidInputError(
             f"all {n} objects are unlabeled; at least one partition must label some of them."
@@ -340,10 +318,10 @@ def take_survey(
             "(and uniform memberships, if the method has any).",
             errors.UnlabeledObjectsWarning,
         )
-    if survey.groups.size > 1:
-        listed = ", ".join(f"{size:,}" for size in survey.groups[:5]) + (", ..." * (survey.groups.size > 5))
+    if groups.size > 1:
+        listed = ", ".join(f"{size:,}" for size in groups[:5]) + (", ..." * (groups.size > 5))
         warn_user(
-            f"the objects are in {survey.groups.size} groups ({listed}) that no partition labels together: "
+            f"the objects are in {groups.size} groups ({listed}) that no partition labels together: "
             "nothing tells how their clusters correspond, so compare clusters within a group only.",
             errors.DisconnectedWarning,
         )

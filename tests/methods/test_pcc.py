@@ -18,7 +18,6 @@ from bigcons.memory import Block
 from bigcons.methods.all_pairs import dirichlet, entropy_weights, perturbed_uniform
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import ThreadsEngine
-from bigcons.run.survey import Survey
 from bigcons.seeding import resolve_seed
 from tests.naive import pcc as naive
 from tests.support.fits import quiet
@@ -311,12 +310,6 @@ def test_trust__is_that_of_the_labels_stored_with_them_and_calibrated_where_memb
 # Labels that join too few pairs
 
 
-def survey_of(labels):
-    unlabeled = np.flatnonzero((labels < 0).all(axis=1))
-    n_seen = (labels >= 0).sum(axis=0)
-    return Survey(len(labels), n_seen, unlabeled, labels, labels[:0], np.arange(len(labels)))
-
-
 def fine(n_parts, n_objects=400, n_partitions=10):
     """Return labels that cut each of four unequal classes, a circle, into so many arcs anew."""
     rng = np.random.default_rng(0)
@@ -334,7 +327,8 @@ def test_fit__of_labels_too_fine_says_so_in_one_line(how):
     (word,) = (str(w.message) for w in caught if w.category is errors.ConsensusWarning)
     shares = r"join (\S+) % of the pairs of objects, but (\d+) clusters at least (\S+) %"
     joined, n_clusters, least = map(float, re.search(shares, word).groups())
-    assert joined == pytest.approx(100 * survey_of(labels).joined_share(), rel=0.06)
+    together = labels[np.triu_indices(len(labels), 1), :]
+    assert joined == pytest.approx(100 * (together[0] == together[1]).mean(), rel=0.06)
     assert n_clusters == 4
     assert least == pytest.approx(100 / 4, rel=0.02)
     assert "\n" not in word

@@ -15,7 +15,7 @@ from bigcons.errors import (
     SurplusClustersWarning,
 )
 from bigcons.metrics import adjusted_rand
-from bigcons.run.survey import agreements, dissenting
+from bigcons.run.survey import dissenting
 
 
 def said(model, x):
@@ -118,24 +118,6 @@ def test_partitions_that_agree_with_nobody__are_told(name):
     assert found.keys() == {DissentWarning}
     assert found[DissentWarning].startswith("2 of 20 partitions agree with no other (")
     assert said(METHODS[name](6, random_state=0, **few), np.delete(labels, [4, 11], axis=1))[1] == {}
-
-
-def test_agreements__are_squares_of_tschuprow_that_chance_does_not_raise():
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(4, size=(2, 900))
-    labels = np.stack([a, 3 * a, b, np.zeros(900, int), np.arange(900)], axis=1)
-    labels[:100, 1] = -1
-    found = agreements(labels)
-    alike = np.array([[np.nan, 1, 0], [1, np.nan, 0], [0, 0, np.nan]])
-    np.testing.assert_allclose(found[:3, :3], alike, atol=0.02)
-    assert np.isnan(found[3:]).all()  # a cluster of all objects, or of one, tells nothing
-    assert np.isnan(found[:, 3:]).all()
-    labels[49:] = -1
-    assert np.isnan(agreements(labels)).all()
-    table = np.histogram2d(a[:200], np.minimum(a, b)[:200], 4)[0]
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / 200
-    squared = ((table - expected) ** 2 / expected).sum() / (200 * 3) - 3 / 199
-    assert agreements(np.stack([a, np.minimum(a, b)], axis=1)[:200])[0, 1] == pytest.approx(squared)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.5, 0.95])

@@ -54,7 +54,7 @@ def solve_all(
     survey = take_survey(ensemble, engine, seed, n_sampled)
     run = Run(ensemble, engine, seed, max_passes, tol, survey.sample, snapshots=snapshots)
     run.arrays = arrays or run.arrays
-    method = AllPairs(ensemble.offsets, n_clusters, survey.n_seen, begin)
+    method = AllPairs(n_clusters, begin)
     return found(run, run_passes(run, method))
 
 
