@@ -42,7 +42,7 @@ import numpy as np
 from bigcons import spectra
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.io.labels import observed
-from bigcons.memory import Block
+from bigcons.memory import DEFAULT_DATA_BYTES, Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, one_thread
 from bigcons.run.passes import Counts, History, Run, Stats, add_stats, as_history
@@ -70,7 +70,7 @@ def check_overlaps_plan(
     per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
     per_result = max(table, 12 * rows + (8 * rows * columns if in_memory else 0))
     remedy = f" for n_base_clusters={ensemble.n_base_clusters}, or use ConsensusTree or PCC"
-    most = 0 if table > 2_000_000_000 else math.inf  # of 15,800 base clusters
+    most = DEFAULT_DATA_BYTES if table > 2_000_000_000 else math.inf  # of 15,800 base clusters
     plan = MemoryPlan(held, per_block, per_result)
     plan.check(type(model).__name__, engine, ensemble, model.memory, remedy, most=most)
 

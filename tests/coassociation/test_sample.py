@@ -11,9 +11,8 @@ from scipy.stats import chisquare
 
 from bigcons import Ensemble
 from bigcons.coassociation import sample, sample_pairs
-from bigcons.coassociation.counts import _tile_size, block_graph, count_all_pairs, draw_tile, pairs_of_numbers
+from bigcons.coassociation.counts import block_graph, count_all_pairs, pairs_of_numbers
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.memory import Block
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from tests.naive.agreement import counts as pair_counts
 
@@ -43,12 +42,6 @@ def test_sample_pairs__every_set_of_pairs_is_equally_likely(n_pairs):
     for seed in range(40 * len(possible)):
         drawn[tuple(numbers_of_pairs(*sample_pairs(5, n_pairs=n_pairs, random_state=seed), 5))] += 1
     assert chisquare(list(drawn.values())).pvalue > 0.001
-
-
-def test_sample_pairs__share_number_and_neighbors_say_the_same():
-    expected = sample_pairs(1001, n_pairs=5005, random_state=7)
-    for asked in ({"share": 0.01}, {"per_object": 10}):
-        np.testing.assert_array_equal(sample_pairs(1001, **asked, random_state=7), expected)
 
 
 @settings(deadline=None)
@@ -121,21 +114,6 @@ def test_block_graph__regular_simple_and_connected(n_blocks, degree, seed):
     for _ in range(n_blocks):
         reached |= {b for a in reached for b in others[a]}
     assert len(reached) == n_blocks
-
-
-@pytest.mark.parametrize(("a", "b"), [(0, 0), (0, 1), (1, 1)])
-def test_draw_tile__distinct_ascending_and_uniform(a, b):
-    blocks = [Block(0, 0, 9), Block(1, 9, 16)]
-    size = _tile_size(blocks[a], blocks[b])
-    counts = np.zeros((16, 16))
-    for seed in range(500):
-        i, j = draw_tile(blocks[a], blocks[b], size // 3, seed)
-        pairs = list(zip(i.tolist(), j.tolist(), strict=True))
-        assert pairs == sorted(set(pairs))
-        assert len(pairs) == size // 3
-        counts[i + blocks[a].start, j + blocks[b].start] += 1
-    assert np.count_nonzero(counts) == size
-    assert chisquare(counts[counts > 0]).pvalue > 1e-3
 
 
 def test_sample__tiles_hold_the_pairs_and_their_counts(tmp_path):

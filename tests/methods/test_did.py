@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from bigcons import DID
 from bigcons.coassociation import did_matrix, did_ranking
 from bigcons.coassociation.increments import log_increment_density, spanning_tree
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import MemoryBudgetError
 from bigcons.methods.evidence import EAC
 from bigcons.metrics import matching_accuracy
 from tests.naive import did as naive
@@ -156,21 +156,3 @@ def test_fit__refuses_what_does_not_fit_memory(moons):
         DID(2, features=points, memory="371MB").fit(labels)
     with pytest.raises(MemoryBudgetError, match="all pairs of 300 objects need"):
         did_matrix(points, labels, memory="1MB")
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"features": None}, "features=None, but DID needs distances; give features="),
-        ({"features": np.zeros((3, 2))}, "features have 3 rows but the ensemble n_objects=4"),
-        ({"linkage": "ward"}, "linkage='ward' is unknown"),
-        ({"symmetrize": "min"}, "symmetrize='min' is unknown"),
-        ({"normalize": "none"}, "normalize='none' is unknown"),
-        ({"weights": [1.0, -1.0]}, r"weights=\[1.0, -1.0\] does not fit n_partitions=2"),
-    ],
-)
-def test_fit__refuses_parameters_in_one_line(parameters, message):
-    model = DID(2, **{"features": np.arange(8.0).reshape(4, 2), **parameters})
-    with pytest.raises(InvalidInputError, match=message) as refusal:
-        model.fit([[0, 0], [0, 1], [1, 0], [1, 1]])
-    assert "\n" not in str(refusal.value)

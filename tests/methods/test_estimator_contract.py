@@ -16,7 +16,6 @@ from bigcons.datasets import planted_ensemble
 from bigcons.errors import DisconnectedWarning, InvalidInputError, StoreExistsError, UnlabeledObjectsWarning
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import ThreadsEngine
-from bigcons.run.survey import linked
 from tests.support.fits import bits, quiet
 from tests.support.numbering import numbered_by_size
 from tests.support.strategies import label_matrices
@@ -258,36 +257,6 @@ def test_start_objectives__are_those_of_all_starts_and_the_best_is_carried_on(na
 
 
 # Groups of objects that no partition labels together
-
-
-def components(seen):
-    """Return the objects of each group, by a search from object to object over the partitions they share."""
-    left, groups = {i for i in range(len(seen)) if seen[i].any()}, []
-    while left:
-        group, ends = set(), [left.pop()]
-        while ends:
-            i = ends.pop()
-            group.add(i)
-            near = {j for j in left if (seen[i] & seen[j]).any()}
-            left -= near
-            ends += near
-        groups.append(group)
-    return groups
-
-
-@given(
-    n_objects=st.integers(1, 100), n_partitions=st.integers(1, 8), share=st.floats(0.02, 0.6),
-    rows=st.integers(1, 100), seed=st.integers(0, 999),
-)  # fmt: skip
-def test_linked__of_any_blocks_has_the_groups_of_objects(n_objects, n_partitions, share, rows, seed):
-    seen = np.random.default_rng(seed).random((n_objects, n_partitions)) < share
-    first, *others = [linked(seen[start : start + rows]) for start in range(0, n_objects, rows)]
-    found = first
-    for part in others:
-        found = linked(np.concatenate([np.equal.outer(np.unique(group), group) for group in (found, part)]))
-    for group in components(seen):
-        own = np.flatnonzero(seen[sorted(group)].any(axis=0))
-        assert (found[own] == own[0]).all()
 
 
 @pytest.mark.parametrize("name", ["pcc", "hbgf", "mixture", "mcla", "eac-average"])

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.cluster.hierarchy import cophenet, cut_tree, is_valid_linkage, linkage
+from scipy.cluster.hierarchy import cophenet, linkage
 from scipy.spatial.distance import squareform
 
 from bigcons import Ensemble
 from bigcons.coassociation.counts import condensed_distances
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import MemoryBudgetError
 from bigcons.memory import DataBudget
 from bigcons.methods import evidence
 from bigcons.methods.evidence import EAC, EACAverage, EACGroups, EACSingle, Furthest
@@ -126,50 +126,6 @@ def test_six_items__have_the_similarities_and_clusters_of_the_paper():
 
 
 @pytest.mark.parametrize("method", evidence.LINKAGES)
-def test_linkage__is_a_valid_tree_whose_first_merges_give_the_clusters(method):
-    groups, labels = planted()
-    model = EAC(4, linkage=method).fit(labels)
-    tree, rows = model.linkage_, np.unique(model.row_of_object_)
-    weights = np.bincount(model.row_of_object_)
-    assert is_valid_linkage(np.column_stack([tree[:, :3], _leaves(tree, len(rows))]))
-    assert tree[-1, 3] == len(labels)
-    assert tree[0, 3] == weights[tree[0, :2].astype(int)].sum()
-    expected = np.array(naive.left_after_merges(tree, 4))
-    unweighted = np.column_stack([tree[:, :3], _leaves(tree, len(rows))])
-    assert adjusted_rand(cut_tree(unweighted, 4)[:, 0], expected) == 1
-    assert adjusted_rand(expected[model.row_of_object_], model.labels_) == 1
-    assert method == "single" or adjusted_rand(groups, model.labels_) > 0.9
-
-
-def _leaves(tree, n):
-    """Return the number of leaves below each merge."""
-    leaves = [1] * n
-    for a, b in tree[:, :2].astype(int):
-        leaves.append(leaves[a] + leaves[b])
-    return leaves[n:]
-
-
-def test_eac__keeps_equal_rows_together_and_numbers_by_size_and_first_objects():
-    labels = np.array([[1, 0], [0, 0], [1, 0], [-1, -1], [0, 1], [0, 0]])
-    model = EAC(5).fit(labels)
-    assert model.labels_.tolist() == [0, 1, 0, -1, 2, 1]
-    assert model.n_clusters_ == 3
-    for cls in (EAC, EACSingle, EACAverage):
-        model = cls(2, criterion="lifetime").fit(np.zeros((4, 3), int))
-        assert (model.labels_.tolist(), model.linkage_.shape) == ([0] * 4, (0, 4))
-
-
-def test_eac__normalize_decides_what_a_missing_label_means():
-    labels = np.array([[0, -1, -1], [0, 1, 1], [0, 0, 0], [0, 0, 0]])
-    observed, over_all = (EACSingle(3, normalize=n).fit(labels) for n in ("observed", "all"))
-    np.testing.assert_allclose(observed.linkage_[:, 2], [0, 0])
-    np.testing.assert_allclose(over_all.linkage_[:, 2], [2 / 3, 2 / 3])
-    never_seen_together = EACAverage(2).fit(np.array([[0, -1], [-1, 0], [0, -1]]))
-    assert never_seen_together.labels_.tolist() == [0, 1, 0]
-    assert never_seen_together.linkage_[:, 2].tolist() == [1]
-
-
-@pytest.mark.parametrize("method", evidence.LINKAGES)
 def test_ties__at_random_let_any_of_equal_pairs_merge_first(method):
     labels = np.array([[0, 0], [1, 1], [2, 2]])
     found = {
@@ -178,18 +134,6 @@ def test_ties__at_random_let_any_of_equal_pairs_merge_first(method):
     }
     assert found == {(0, 0, 1), (0, 1, 0), (1, 0, 0)}
     assert EAC(2, linkage=method).fit(labels).labels_.tolist() == [0, 0, 1]
-
-
-@pytest.mark.parametrize("normalize", ["observed", "all"])
-@given(labels=label_matrices(min_objects=2, max_objects=12), k=st.integers(1, 3))
-def test_labels__are_those_of_the_merges_numbered_by_size(normalize, labels, k):
-    model = EACSingle(min(k, len(labels)), normalize=normalize).fit(labels)
-    known = model.labels_[model.labels_ >= 0]
-    _, first, code = np.unique(known, return_index=True, return_inverse=True)
-    np.testing.assert_array_equal(known, numbered_by_size(np.argsort(np.argsort(first))[code]))
-    assert len(first) == model.n_clusters_
-    tree = naive.left_after_merges(model.linkage_, len(first))
-    assert adjusted_rand(np.array(tree)[model.row_of_object_[model.labels_ >= 0]], known) == 1
 
 
 @given(
@@ -213,13 +157,6 @@ def test_lifetime__finds_the_number_of_planted_clusters(method):
     assert adjusted_rand(groups, model.labels_) > 0.95
 
 
-def test_lifetime__keeps_to_n_clusters_and_of_equal_ones_takes_more():
-    _, labels = planted(wrong=0.05)
-    assert EACAverage(3, criterion="lifetime").fit(labels).n_clusters_ <= 3
-    steps = np.tri(5, 4, -1, dtype=int)  # each row differs from the next in one partition: 2 to 4 are equal
-    assert EACSingle(None, criterion="lifetime").fit(steps).n_clusters_ == 4
-
-
 def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
     _, labels = planted(n_objects=3000)
     with pytest.raises(
@@ -230,21 +167,6 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
     assert EACSingle(4, memory="390MB").fit(labels).n_clusters_ == 4
     with pytest.raises(MemoryBudgetError, match=r"distinct rows need .* use eac-groups or pcc"):
         EACSingle(4, memory=370_050_000).fit(labels)
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (EAC(2, linkage="median"), "linkage='median' is unknown"),
-        (EACSingle(2, normalize="none"), "normalize='none' is unknown"),
-        (EACSingle(2, criterion="gap"), "criterion='gap' is unknown"),
-        (EAC(None), "n_clusters=None with criterion='n_clusters'"),
-    ],
-)
-def test_eac__refuses_parameters_in_one_line(model, message):
-    with pytest.raises(InvalidInputError, match=message) as refusal:
-        model.fit(SIX_ITEMS)
-    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("wrong", "least"), [(0.1, 0.99), (0.4, 0.8)])

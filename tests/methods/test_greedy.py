@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import METHODS, Consensus, Ensemble, metrics
+from bigcons import METHODS, Ensemble, metrics
 from bigcons.contingency import SYMMETRIC
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import ConvergenceWarning, InvalidInputError, StoreExistsError, UnlabeledObjectsWarning
+from bigcons.errors import ConvergenceWarning, UnlabeledObjectsWarning
 from bigcons.memory import Block
-from bigcons.methods import CSPA, MCLA, PCC, GreedyANMI, Supra
+from bigcons.methods import MCLA, PCC, GreedyANMI, Supra
 from bigcons.methods.greedy import BEST, DISTANCES, _Search, best_partition
 from bigcons.metrics import anmi, average_criterion
 from bigcons.run.engine import SerialEngine
@@ -107,11 +107,6 @@ def test_annealing__leaves_a_local_optimum_in_which_greedy_moves_stay():
     assert free.objective_ > stuck.objective_ + 0.05
 
 
-def test_greedy__refuses_starts_that_leave_objects_out_which_a_partition_labels():
-    with pytest.raises(InvalidInputError, match="init is -1 for 2 objects that a partition labels"):
-        GreedyANMI(2, init=[0, 0, -1, -1, 1, 1]).fit([[0], [0], [0], [1], [1], [1]])
-
-
 # The best partition
 
 
@@ -148,15 +143,6 @@ def test_best__places_unlabeled_objects_by_the_nearest_center(labels):
             assert expected[found] == pytest.approx(min(expected), abs=1e-9)
         else:
             assert found == expected
-
-
-def test_best__takes_no_partition_of_too_many_clusters():
-    labels = np.array([[0, 0, 0], [1, 1, 0], [2, 2, 1], [3, 3, 1]])
-    model = BEST(3).fit(labels)
-    assert model.best_partition_ == 2
-    assert np.isnan(model.scores_[:2]).all()
-    with pytest.raises(InvalidInputError, match=r"n_clusters=1 but every partition has at least 2 clusters"):
-        BEST(1).fit(labels)
 
 
 # The supra-consensus
@@ -210,28 +196,3 @@ def test_supra__takes_members_with_parameters_as_text_and_as_estimators():
     assert members[2].n_clusters == 99
     alone = MCLA(4, ties="random", random_state=3).fit(ensemble)
     assert scores["MCLA(ties='random')"][4] == metrics.anmi(ensemble, alone.labels_)
-
-
-def test_supra__stores_the_result_and_knows_a_run_with_other_members(tmp_path):
-    ensemble, _ = planted_ensemble(100, 8, random_state=1)
-    out = tmp_path / "consensus.zarr"
-    model = Supra([3, 4], members=[MCLA(), "ivc"], random_state=0, out=out).fit(ensemble)
-    assert Consensus.open(out).n_clusters == model.best_n_clusters_
-    again = Supra([3, 4], members=[MCLA(), "ivc"], random_state=0, out=out).fit(ensemble)
-    np.testing.assert_array_equal(again.labels_, model.labels_)
-    with pytest.raises(StoreExistsError, match="members"):
-        Supra([3, 4], members=[MCLA(ties="random"), "ivc"], random_state=0, out=out).fit(ensemble)
-
-
-@pytest.mark.parametrize(
-    "members",
-    [
-        *("nonsense", ("supra",), (), 5, "", [Supra()], [CSPA], "cspa(partitioner)", "cspa(cut=1)"),
-        *("cspa,cspa", [MCLA(), MCLA()]),
-    ],
-)
-def test_supra__refuses_what_is_no_member(members):
-    with pytest.raises(InvalidInputError, match="members") as refused:
-        Supra(2, members=members).fit(SEVEN[:, :3])
-    assert refused.value.parameter == "members"
-    assert "\n" not in str(refused.value)

@@ -1,7 +1,6 @@
 """CSPA, HGPA, MCLA and HBGF: overlaps, spectra, k-means of embeddings and cuts against full matrices."""
 
 import itertools
-import subprocess
 import sys
 import threading
 from functools import partial
@@ -15,19 +14,15 @@ from sklearn.cluster import KMeans
 from bigcons import METHODS, Ensemble, errors, partitioners, spectra
 from bigcons.coassociation import dense
 from bigcons.datasets import ce_8d5k, planted_ensemble
-from bigcons.errors import InvalidInputError
 from bigcons.methods import incidence
 from bigcons.methods.hypergraph import CSPA, HBGF, HGPA, MCLA, hyperedges, jaccard_weights
 from bigcons.methods.incidence import fold_overlaps
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.partitioners import graph_of, partition_graph
-from bigcons.progress import report_progress_to
 from bigcons.run.engine import SerialEngine, ThreadsEngine, one_thread
-from bigcons.spectra import assign, kmeans_of_unit_rows, move_centers
 from tests.naive import hypergraph as naive
 from tests.naive import overlaps as counted
 from tests.support.fits import quiet
-from tests.support.listening import Recorder
 from tests.support.strategies import label_matrices
 
 FAMILY = ("cspa", "hgpa", "mcla", "hbgf", "ccc", "ccu", "ccsvd", "best")
@@ -134,19 +129,6 @@ def test_hbgf__has_the_singular_values_of_the_full_matrix(labels):
     assert (expected[len(found) : 6] < 1e-4).all()
 
 
-def test_hbgf__embeds_objects_and_base_clusters_by_the_singular_vectors():
-    ensemble, labels = dense_codes(random_labels(60, 5, 4, 0.4))
-    U, values, Vt = np.linalg.svd(naive.bipartite(labels), full_matrices=False)
-    assert (np.diff(values[:5]) < -1e-3).all()
-    embedding = incidence.bipartite_embedding(ensemble, SERIAL, 4)
-    rows, labeled = embedding.rows_of(labels)
-    assert labeled.all()
-    for found, vectors in ((rows, U[:, :4]), (embedding.rows_of_base_clusters()[0], Vt.T[:, :4])):
-        np.testing.assert_allclose(np.abs(found), np.abs(vectors) / np.linalg.norm(vectors, axis=1)[:, None])
-    signs = np.sign(rows[0] * U[0, :4])
-    np.testing.assert_allclose(rows * signs, U[:, :4] / np.linalg.norm(U[:, :4], axis=1)[:, None], atol=1e-9)
-
-
 @pytest.mark.parametrize("normalize", ["observed", "all"])
 def test_cspa__has_the_spectrum_of_the_normalized_similarity(normalize):
     ensemble, labels = dense_codes(random_labels(60, 6, 4, 0.4))
@@ -184,14 +166,6 @@ def test_leading_eigenvectors__are_those_of_the_matrix(size):
     assert (vectors[largest, np.arange(5)] > 0).all()
 
 
-def test_leading_eigenvectors__fall_back_where_lapack_finds_no_subset():
-    labels = np.array([[1, 0, 0, 0], [0, -1, 1, -1], [0, -1, -1, 1]])
-    found = incidence.bipartite_embedding(Ensemble.from_labels(labels), SerialEngine(), 6)
-    H = counted.incidence(labels)
-    expected = np.linalg.svd(H / np.sqrt(np.outer(H.sum(axis=1), H.sum(axis=0))), compute_uv=False)
-    np.testing.assert_allclose(found.singular_values, expected[expected > 1e-5])
-
-
 # Spectra by passes over the labels
 
 
@@ -222,19 +196,6 @@ def test_passes__find_the_eigenvectors_of_the_table(labels, n_vectors):
     np.testing.assert_allclose(matrix @ own, own * found, atol=1e-9 * values[0])
 
 
-@pytest.mark.parametrize("missing", [0.0, 0.4])
-def test_passes__of_planted_clusters_are_few_and_end_near_the_table(missing):
-    ensemble, _ = planted_ensemble(300, 20, n_clusters=(10, 15), missing=missing, random_state=0)
-    labels = ensemble.read(0, 300)
-    scale = 1.0 / np.sqrt(1.0 + np.arange(ensemble.n_base_clusters) % 7)
-    scale /= np.sqrt(by_table(labels, 1, scale)[0])  # the largest eigenvalue is 1, as in embeddings
-    _, found, n_passes = incidence.leading_by_passes(ensemble, SERIAL, weights_of_objects, scale, 6)
-    values, vectors, _ = by_table(labels, 7, scale)
-    sines = np.sqrt(np.maximum(1.0 - np.linalg.svd(found.T @ vectors[:, :6])[1] ** 2, 0.0))
-    assert sines.max() <= 1e-3 / (values[5] - values[6]) < 0.1
-    assert n_passes <= 14
-
-
 def test_passes__have_the_same_bits_on_any_engine_and_from_a_store_and_take_memberships(tmp_path):
     ensemble, _ = planted_ensemble(600, 10, n_clusters=(3, 9), missing=0.3, random_state=2)
     stored = ensemble.save(tmp_path / "e.zarr", chunk_rows=64)
@@ -254,29 +215,6 @@ def test_passes__have_the_same_bits_on_any_engine_and_from_a_store_and_take_memb
 
 
 # K-means of rows in memory: of unit rows and many clusters spherical
-
-
-def unit_rows(K, n, noise, rng):
-    """Return K classes, and unit rows around as many axes."""
-    classes = rng.permutation(np.resize(np.arange(K), n))
-    rows = np.eye(K)[classes] + noise * rng.standard_normal((n, K))
-    return classes, rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))
-
-
-def test_kmeans_of_unit_rows__finds_many_clusters_from_a_part_of_the_rows():
-    rng, K = np.random.default_rng(4), 60
-    classes, rows = unit_rows(K, 3000, 0.08, rng)
-    weights = rng.uniform(0.5, 2.0, 3000)
-    found = kmeans_of_unit_rows(rows, K, 3, 11, weights, max_iter=50)
-    assert adjusted_rand(classes, found.labels) > 0.99
-    assert (len(found.start_objectives), len(found.labels)) == (3, 3000)
-    with one_thread():
-        drawn = KMeans(K, n_init=3, random_state=11, max_iter=50).fit(rows, sample_weight=weights)
-    # random starts miss some of so many
-    assert adjusted_rand(classes, found.labels) > adjusted_rand(classes, drawn.labels_)
-    of_unit_length = drawn.cluster_centers_ / np.sqrt((drawn.cluster_centers_**2).sum(axis=1, keepdims=True))
-    _, records = move_centers(of_unit_length, lambda at: assign(rows, weights, at)[1], 50, 0.0)
-    assert min(found.start_objectives) < records[-1]["objective"]
 
 
 def test_fit__lets_no_cluster_take_the_objects_with_few_labels():
@@ -309,21 +247,6 @@ def test_passes__find_what_kmeans_of_everything_finds(method, planted, tmp_path)
     assert adjusted_rand(found.labels_, embedding.labels_of(every, centers)) > 0.99
     objective = np.array(found.history_["objective"])
     assert (np.diff(objective) <= 1e-9 * objective[0]).all()
-
-
-def test_passes__are_told_and_warn_at_the_last(planted, monkeypatch):
-    listeners = []
-    with report_progress_to(lambda: listeners.append(Recorder()) or listeners[-1]):
-        CSPA(5, random_state=0, client="serial").fit(planted[1])
-    told = [(what, *work) for listener in listeners for what, work in listener.work.items()]
-    names = [what for what, *_ in told]
-    assert names[:3] == ["survey", "sizes of base clusters", "overlaps of base clusters"]
-    assert "k-means of the embedding" in names
-    assert all(total == done for _, total, done in told)
-    monkeypatch.setattr(incidence, "MOST_PASSES", 1)
-    monkeypatch.setattr(incidence, "MOVE_TOL", 0.0)
-    with pytest.warns(errors.ConvergenceWarning, match="stopped after 1 passes"):
-        CSPA(5, random_state=0).fit(planted[1])
 
 
 # MCLA
@@ -388,41 +311,6 @@ def test_memory__that_cannot_hold_the_overlaps_is_refused_with_the_number(method
         made(method, n_clusters=5, memory="1MB").fit(planted[1][:3000])
 
 
-def test_memory__of_many_base_clusters_must_be_allowed():
-    fine = Ensemble.from_labels(np.repeat(np.arange(160)[:, None], 100, axis=1))
-    plan = {"columns": 5, "in_memory": True}
-    with pytest.raises(
-        errors.MemoryBudgetError, match=r"pass memory='.* GB' .*n_base_clusters=16000"
-    ) as refusal:
-        incidence.check_overlaps_plan(MCLA(5), fine, SERIAL, **plan)
-    enough = str(refusal.value).split("'")[1]
-    incidence.check_overlaps_plan(MCLA(5, memory=enough), fine, SERIAL, **plan)
-
-
-@pytest.mark.parametrize("method", FAMILY)
-def test_n_clusters__beyond_what_the_labels_tell_apart_stay_empty(method):
-    labels = np.array([[0, 0], [0, 0], [1, 0], [1, 1], [1, 1], [0, 0]])
-    model = made(method, n_clusters=6, random_state=0).fit(labels)
-    assert model.n_clusters_ <= 3
-    assert model.labels_[0] == model.labels_[1] == model.labels_[5]
-    assert model.labels_[3] == model.labels_[4]
-
-
-@pytest.mark.parametrize(
-    ("method", "parameters", "message"),
-    [
-        ("cspa", {"partitioner": "cut"}, "partitioner='cut' is unknown"),
-        ("cspa", {"normalize": "some"}, "normalize='some' is unknown"),
-        ("hgpa", {"objective": "soed"}, "objective='soed' is unknown"),
-        ("mcla", {"ties": "first"}, "ties='first' is unknown"),
-    ],
-)
-def test_parameters__that_make_no_sense_are_refused(method, parameters, message):
-    with pytest.raises(InvalidInputError, match=message) as refusal:
-        METHODS[method](2, **parameters).fit(SEVEN)
-    assert "\n" not in str(refusal.value)
-
-
 # Partitioners of other packages
 
 
@@ -451,14 +339,6 @@ def test_metis__finds_balanced_clusters_and_repeats_itself(method):
     assert adjusted_rand([0, 0, 0, 1, 1, 2, 2], of_seven.labels_) == 1.0
 
 
-def test_metis__keeps_to_the_balance():
-    pytest.importorskip("pymetis")
-    labels = np.tile(np.repeat([0, 1], [300, 100])[:, None], 5)
-    labels[np.random.default_rng(0).random(labels.shape) < 0.02] = 0
-    even = np.bincount(CSPA(2, partitioner="metis", random_state=0).fit(labels).labels_)
-    assert even.max() <= 1.05 * 200
-
-
 @pytest.mark.parametrize("n_objects", [50, 62, 73])
 def test_metis__finds_parts_of_a_few_objects(n_objects):
     """A twentieth of them is no object: 62 objects do not fit into ten parts of at most 6.5."""
@@ -477,15 +357,6 @@ def test_metis__that_finds_no_balanced_cut_says_so():
     graph = graph_of(np.ones((13, 13)))
     with pytest.warns(errors.ConsensusWarning, match="METIS finds no cut into 11 parts of 1 to 2 vertices"):
         partition_graph(graph, 11, 0)
-
-
-def test_metis__objective_is_the_similarity_cut():
-    pytest.importorskip("pymetis")
-    labels = random_labels(60, 5, 4, 0.0)
-    model = CSPA(3, partitioner="metis", random_state=0).fit(labels)
-    apart = model.labels_[:, None] != model.labels_
-    cut = np.triu(naive.similarity(labels, normalize="observed") * apart).sum()
-    assert model.objective_ == pytest.approx(cut, rel=1e-3)  # weights are rounded to whole numbers
 
 
 # The cut of HGPA
@@ -527,17 +398,6 @@ def test_hgpa__finds_the_least_cut_of_a_few_objects(objective, seed):
 
 
 @needs_mtkahypar
-def test_hgpa__by_default_recovers_a_clustering_of_which_an_object_moved():
-    truth = np.arange(120) % 3
-    labels = np.tile(truth[:, None], 4)
-    labels[0, 0] = 1
-    model = HGPA(3, random_state=0).fit(labels)
-    assert model.minimized_ == "km1"
-    assert adjusted_rand(model.labels_, truth) == 1.0
-    assert model.objective_ == 1  # the object that moved cuts the one it moved to
-
-
-@needs_mtkahypar
 @pytest.mark.parametrize("scale", [1, 0.37])
 def test_hgpa__counts_partitions_by_their_weights(scale):
     labels = np.random.default_rng(0).integers(-1, 4, (40, 5))
@@ -547,26 +407,6 @@ def test_hgpa__counts_partitions_by_their_weights(scale):
     assert model.objective_ == pytest.approx(
         scale * naive.cut(labels[:, 1:4], model.labels_, "km1"), rel=0.02
     )
-
-
-# A solve with one thread.
-ALONE = """
-import numpy as np
-from bigcons import partitioners
-partitioners.available_cores = lambda: 1
-from bigcons.methods import HGPA
-labels = np.random.default_rng(0).integers(-1, 6, (400, 6))
-print(HGPA(5, random_state=3).fit(labels).labels_.tolist())
-"""
-
-
-@pytest.mark.slow
-@needs_mtkahypar
-def test_hgpa__finds_the_same_with_any_number_of_threads():
-    found = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True).stdout
-    labels = np.random.default_rng(0).integers(-1, 6, (400, 6))
-    assert str(HGPA(5, random_state=3).fit(labels).labels_.tolist()) == found.strip()
-    assert str(HGPA(5, random_state=4).fit(labels).labels_.tolist()) != found.strip()
 
 
 @needs_mtkahypar
@@ -584,13 +424,6 @@ def test_hgpa__of_two_threads_at_once_keeps_the_seeds_apart():
     for thread in threads:
         thread.join()
     np.testing.assert_array_equal(found, expected)
-
-
-def test_hgpa__of_too_many_labels_is_refused_with_the_number():
-    with pytest.raises(
-        errors.MemoryBudgetError, match=r"over memory=1 MB; raise it to .* objective='laplacian'"
-    ):
-        HGPA(2, objective="km1", memory="1MB").fit(np.zeros((20_000, 2), int))
 
 
 def test_hgpa__by_default_falls_back_to_the_laplacian_and_says_so(monkeypatch):

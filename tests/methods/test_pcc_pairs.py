@@ -1,16 +1,13 @@
 """PCC on listed pairs, by a heap or in blocks: the paper's steps, never a rise, the same on any engine."""
 
 import itertools
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import PCC, Divergence, Ensemble, PairTable
+from bigcons import PCC, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.divergences import resolve_divergence
@@ -19,8 +16,7 @@ from bigcons.kernels import pair_descent
 from bigcons.kernels.divergences import newton_search
 from bigcons.memory import row_blocks
 from bigcons.methods.all_pairs import dirichlet, perturbed_uniform
-from bigcons.methods.pcc import choose_problem, cut_blocks, graph_of, stretch_steps, take_stretch
-from bigcons.metrics import adjusted_rand
+from bigcons.methods.pcc import choose_problem
 from bigcons.run.engine import ThreadsEngine
 from tests.naive import pcc as naive
 from tests.support.engines import RepeatedTasks
@@ -67,32 +63,6 @@ def test_searches__equal_bisection(name):
         found = search(scratch, scratch.shape[1], gap, longest)
         assert found == pytest.approx(expected, abs=1e-6)
         assert (found == longest) == (expected == longest)
-
-
-@pytest.mark.parametrize("p", [0.0, 1e-15])
-def test_newton_search__leaves_the_edge_of_kl(p):
-    scratch = np.array([[p, 0.5], [0.9, -0.4], [0.5, 0.5], [8.0, 8.0]])
-    gap = -derivative(scratch, naive.kl_slope, 1e-12)
-    expected = naive.bisection(lambda e: derivative(scratch, naive.kl_slope, e), 1.0, 1e-12)
-    assert KL_SEARCH(scratch, 2, gap, 1.0) == pytest.approx(expected, abs=1e-6)
-
-
-def test_searches__are_made_once_by_threads_that_ask_together():
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for number in range(5):
-            _, slope, curvature = Divergence(lambda x, number=number: x * x + number).compiled
-            ready = Barrier(4)
-
-            def ask(_, parts=(slope, curvature), ready=ready):
-                ready.wait()
-                return newton_search(*parts)
-
-            with ThreadPoolExecutor(4) as pool:
-                assert len(set(map(id, pool.map(ask, range(4))))) == 1
-    finally:
-        sys.setswitchinterval(interval)
 
 
 # Algorithm 1 on a pair table
@@ -187,22 +157,6 @@ def test_descend__never_rises_keeps_gradients_and_stops_at_the_tolerance(kind, s
     np.testing.assert_array_equal(run.Y, before)
 
 
-@pytest.mark.parametrize("kind", VALUES)
-def test_values_along__equal_naive_at_every_length(kind):
-    run, rng, left_out = Descent(kind, n_fixed=5), np.random.default_rng(1), 11
-    ends = [rng.dirichlet(np.ones(K), 14).astype(np.float32) for _ in range(2)]
-    indptr, indices, observed, weight = run.graph
-    numbers = np.where(indices == left_out, -1, indices).astype(np.int32)
-    lengths, totals = np.array([0.0, 0.3, 1.0]), np.zeros(3)
-    own, others = [end[:9] for end in ends], [end[9:] for end in ends]
-    graph = (indptr, numbers, observed, weight)
-    pair_descent.values_along(*own, *graph, *others, lengths, totals, run.kernel_value)
-    counted = [pair for pair in run.pairs if pair[0] < 9 and left_out not in pair]
-    along = [ends[0].astype(float) + length * (ends[1].astype(float) - ends[0]) for length in lengths]
-    expected = [naive.objective(counted, Y, run.value) for Y in along]
-    np.testing.assert_allclose(totals, expected, rtol=1e-5)
-
-
 # In blocks
 
 
@@ -225,21 +179,6 @@ def solve(table, divergence, rows, *, init="dirichlet", **options):
     start = STARTS[init](table.n_objects, K, 3) if isinstance(init, str) else init
     options = {"max_passes": 30, "tol": 1e-4, "blocks": row_blocks(table.n_objects, rows), **options}
     return solve_listed(table, K, start, divergence, **options)
-
-
-@pytest.mark.parametrize("divergence", DIVERGENCES, ids=str)
-def test_solve__of_one_block_takes_stretches_of_algorithm_1_one_after_another(divergence):
-    table = table_of()[0]
-    memberships = dirichlet(40, K, 3)
-    found = solve(table, divergence, 40, init=memberships, max_passes=4, tol=0.0, max_steps=130)
-    graph, left, objectives = graph_of(table.read(0, 40)), 130, []
-    for steps in (40, 40, 40, 10):
-        assert steps == min(stretch_steps(40, K), left)
-        memberships, done = take_stretch(graph, memberships, resolve_divergence(divergence), steps, 0.0)
-        left -= done.n_steps
-        objectives.append(done.objective)
-    np.testing.assert_array_equal(found.memberships, memberships)
-    assert found.history["objective"] == objectives
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=str)
@@ -306,25 +245,6 @@ def test_solve__resumes_with_the_same_bits(rounding, tmp_path):
     assert len(list(tmp_path.glob("generation-*"))) == 2
 
 
-@given(hubs=st.integers(1, 299), n_objects=st.integers(2, 300), tight=st.booleans())
-def test_cut_blocks__cover_all_objects_and_cost_about_the_same(hubs, n_objects, tight):
-    """Also if a few objects have most of the pairs, and in pieces of any length."""
-    i, j = np.triu_indices(n_objects, 1)
-    kept = (i < hubs) & ((i + j) % 3 == 0)
-    kept[0] |= not kept.any()
-    ones = np.ones(kept.sum(), int)
-    table = PairTable.from_arrays(i[kept], j[kept], ones, ones, n_objects=n_objects)
-    blocks = cut_blocks(table, 5, 20, 7 if tight else 1000)
-    assert [block.start for block in blocks[1:]] == [block.stop for block in blocks[:-1]]
-    assert (blocks[0].start, blocks[-1].stop) == (0, n_objects)
-    assert [block.index for block in blocks] == list(range(len(blocks)))
-    assert all(block.n_rows > 0 for block in blocks)
-    cost, wanted = np.diff(table.indptr) + 8, min(max(2 * table.n_pairs // 20, 1), 5)
-    assert len(blocks) <= wanted
-    for block in blocks:
-        assert cost[block.start : block.stop].sum() <= cost.sum() / wanted + cost.max()
-
-
 # Heap or blocks
 
 
@@ -343,17 +263,3 @@ def test_cut_blocks__cover_all_objects_and_cost_about_the_same(hubs, n_objects, 
 def test_auto__solves_a_million_pairs_by_blocks_unless_the_heap_is_meant(asked, expected):
     ensemble = Ensemble.from_labels(np.arange(6000).reshape(3000, 2) % 7)
     assert choose_problem(PCC(K, **asked), ensemble).solver == expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("divergence", ["l2", "kl"])
-def test_fit__stored_tiles(divergence, tmp_path):
-    _, labels, truth = table_of(800)
-    ensemble = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=128)
-    sample(ensemble, per_object=20, tiles=4, out=tmp_path / "p.zarr", random_state=0)
-    how = {"divergence": divergence, "tol": 1e-2, "random_state": 0}
-    model = PCC(K, pairs=tmp_path / "p.zarr", **how).fit(ensemble, out=tmp_path / "c.zarr")
-    assert adjusted_rand(truth, model.labels_) > 0.99
-    assert "steps" in model.history_
-    again = PCC(K, pairs=PairTable.open(tmp_path / "p.zarr"), **how).fit(labels)
-    np.testing.assert_array_equal(again.memberships_, np.asarray(model.memberships_))

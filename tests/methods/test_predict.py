@@ -140,26 +140,6 @@ def test_predict_features__is_predict_of_the_labels_by_features(table, ensemble,
     assert placed.to_arrow().column_names == ["who", "label", "confidence", "is_far"]
 
 
-def test_new_rows__with_text_that_did_not_occur_are_named(table, ensemble):
-    model = bc.ConsensusTree(3, random_state=0).fit(ensemble)
-    both = bc.ConsensusClustering(3, random_state=0).fit(table.drop("who").to_pandas())
-    new = table.drop("who").to_pandas()[:50]
-    others = new.assign(city=["Lima", " Lima ", *new["city"][2:]])
-    for place in (
-        lambda rows: model.predict_features(rows).labels,
-        lambda rows: ensemble.generator.assign(rows).labels,
-        both.predict,
-        both.generator_.transform,
-    ):
-        with pytest.warns(
-            errors.SuspiciousFeaturesWarning, match="did not occur .*: 'city' in 2 rows; "
-        ) as caught:
-            found = place(others)
-        assert [warning.filename for warning in caught] == [__file__]
-        np.testing.assert_array_equal(found[2:], place(new)[2:])
-        assert found.min() >= 0
-
-
 def test_predict__names_predict_features_for_what_are_no_labels_of_a_generated_ensemble(table, ensemble):
     numbers = np.array(table["age"].fill_null(0.5))[:, None]
     model = bc.PCC(3, random_state=0).fit(ensemble)

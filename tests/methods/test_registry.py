@@ -20,7 +20,6 @@ import bigcons
 from bigcons import METHODS, methods
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import InvalidInputError
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/methods.md"
@@ -180,15 +179,6 @@ def test_constructor__keeps_what_it_is_given_and_nothing_else_and_so_do_copies_a
     assert method().set_params(**given).get_params() == model.get_params()
 
 
-@pytest.mark.parametrize("word", ["seed", "header"])
-def test_parameters__are_refused_by_unknown_names(word):
-    with pytest.raises(TypeError, match=rf"QMI.*unexpected keyword argument '{word}'"):
-        bigcons.consensus([[0], [1]], 2, "qmi", **{word: 3})
-    for refused in (lambda: METHODS["qmi"](**{word: 3}), lambda: METHODS["qmi"]().set_params(**{word: 3})):
-        with pytest.raises((TypeError, ValueError), match=word):
-            refused()
-
-
 def test_parameters__are_each_read_by_the_code_of_the_method(method):
     """No parameter is taken and ignored: ``self.<name>`` stands somewhere outside the constructors."""
     read = set()
@@ -228,10 +218,3 @@ def test_consensus__is_a_tree_unless_another_method_is_named_and_passes_columns_
     model = bigcons.consensus(table, 3, id="who", drop=["city"], random_state=0)
     assert isinstance(model, bigcons.ConsensusTree)
     assert list(model.feature_names_in_) == names
-
-
-@pytest.mark.parametrize("given", ["pca", bigcons.PCC, bigcons.PCC(2), ["pcc"]])
-def test_consensus__refuses_a_method_that_there_is_not(given):
-    with pytest.raises(InvalidInputError, match=r"^method=.*Did you mean 'pcc'\?$") as refused:
-        bigcons.consensus([[0], [1]], 2, method=given)
-    assert (refused.value.parameter, refused.value.nearest) == ("method", "pcc")

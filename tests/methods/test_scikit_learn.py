@@ -5,7 +5,6 @@ import pickle
 import warnings
 
 import distributed
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,10 +19,9 @@ from bigcons import (
     METHODS,
     PCC,
     ConsensusClustering,
-    Ensemble,
     EnsembleGenerator,
 )
-from bigcons.datasets import ce_8d5k, planted_ensemble
+from bigcons.datasets import ce_8d5k
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import adjusted_rand
 
@@ -125,14 +123,6 @@ def test_estimators__share_their_client_with_clones_and_leave_it_out_of_pickles(
             assert set(clients_of(copied).values()) == {stays}
 
 
-def test_estimators__fitted_by_a_client_are_copied_and_kept(client, table, tmp_path):
-    model = METHODS["tree"](3, client=client, random_state=0).fit(table)
-    joblib.dump(model, tmp_path / "model.joblib")
-    for kept in (copy.deepcopy(model), joblib.load(tmp_path / "model.joblib")):
-        np.testing.assert_array_equal(kept.predict(table), model.labels_)
-    assert not hasattr(clone(model), "labels_")
-
-
 # From features to labels
 
 
@@ -167,18 +157,6 @@ def with_gaps(blobs):
 
 def of_features():
     return ConsensusClustering(5, generator=EnsembleGenerator(15), random_state=0)
-
-
-@pytest.mark.parametrize("kind", ["float32", "lists", "nullable"])
-def test_consensus_of_features__takes_missing_numbers_in_any_form(kind, with_gaps):
-    values, expected = with_gaps
-    x = {
-        "float32": lambda: values.astype(np.float32),
-        "lists": values.tolist,
-        "nullable": lambda: pd.DataFrame(values).astype("Float64").set_axis(list("abcdefgh"), axis=1),
-    }[kind]()
-    np.testing.assert_array_equal(of_features().fit(x).labels_, expected.labels_)
-    assert adjusted_rand(expected.predict(values), expected.labels_) > 0.99
 
 
 def test_consensus_of_features__refuses_infinity_and_places_rows_with_new_gaps(blobs, with_gaps):
@@ -238,27 +216,3 @@ def test_consensus_of_features__takes_any_transformer_and_method(blobs):
     for wrong in ("pccc", 5):
         with pytest.raises(InvalidInputError, match=r"Did you mean 'pcc'|consensus=5 is no method"):
             ConsensusClustering(consensus=wrong).fit(features)
-
-
-def test_methods__are_searched_over_an_ensemble():
-    ensemble, truth = planted_ensemble(300, 20, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        search = GridSearchCV(
-            PCC(random_state=0),
-            {"n_clusters": [2, 6]},
-            scoring="adjusted_rand_score",
-            cv=2,
-            error_score="raise",
-        ).fit(ensemble, truth)
-        without_truth = GridSearchCV(PCC(random_state=0), {"n_clusters": [2, 6]}, cv=2).fit(ensemble)
-        model = PCC(6, random_state=0).fit(ensemble[:200, ...])
-    assert search.best_params_ == without_truth.best_params_ == {"n_clusters": 6}
-    held_out: Ensemble = ensemble[200:, ...]
-    expected = [adjusted_rand(labels, model.predict(held_out)) for labels in np.asarray(held_out).T]
-    seen = (np.asarray(held_out) >= 0).sum(axis=0)
-    assert model.score(held_out) == pytest.approx(np.average(expected, weights=seen))
-    rows = np.arange(50)[::-1]
-    part: Ensemble = ensemble[rows, ...]
-    assert (part.shape, part.names) == ((50, 20), ensemble.names)
-    np.testing.assert_array_equal(np.asarray(part), np.asarray(ensemble[rows]))

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from bigcons import METHODS, Ensemble
 from bigcons.errors import InvalidInputError, SoftEnsembleError
-from bigcons.methods.incidence import block_overlaps, cluster_sizes, fold_overlaps, votes_of, weights_of
+from bigcons.methods.incidence import block_overlaps, cluster_sizes, fold_overlaps, votes_of
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from tests.naive import hypergraph as noisy
-from tests.support.strategies import label_matrices
 
 K = 4
 WEIGHTS = np.array([1, 2, 0, 1, 3, 1, 1, 0.5])
@@ -74,19 +73,6 @@ def test_kernels__are_products_with_the_real_incidence_matrix(n_objects, sizes, 
     np.testing.assert_allclose(found, H.sum(axis=0), atol=1e-5)
 
 
-@given(label_matrices())
-def test_reliability__of_zeros_and_ones_is_that_of_labels(labels):
-    hard = Ensemble.from_labels(labels)
-    soft = Ensemble.from_memberships(one_hot(hard.read(0, hard.n_objects)))
-    np.testing.assert_allclose(
-        *(
-            weights_of(METHODS["hbgf"](weights="local"), x, SerialEngine()).base_clusters
-            for x in (soft, hard)
-        ),
-        rtol=1e-9,
-    )
-
-
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["unweighted", "weighted"])
 @pytest.mark.parametrize("solve", SOLVES)
 def test_memberships__of_zeros_and_ones_are_labels(planted, solve, weights):
@@ -123,18 +109,6 @@ def test_fit__finds_the_groups_of_blurred_labels_on_any_engine(planted, blurred,
     else:
         np.testing.assert_array_equal(predicted, model.labels_)
     np.testing.assert_array_equal(model.predict([table[:20] for table in blurred]), predicted[:20])
-
-
-@pytest.mark.parametrize("name", ["mcla", "ccc", "ccsvd", "hbgf", "cspa"])
-@pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
-def test_clusters__without_memberships_change_nothing(blurred, name):
-    wider = [np.column_stack([table, np.zeros(len(table))]) for table in blurred]
-    model, other = (
-        METHODS[name](K, random_state=0).fit(Ensemble.from_memberships(tables)) for tables in (blurred, wider)
-    )
-    assert adjusted_rand(model.labels_, other.labels_) > 0.99
-    if hasattr(other, "meta_clusters_"):
-        assert (other.meta_clusters_[np.cumsum([table.shape[1] for table in wider]) - 1] == -1).all()
 
 
 def test_predict__refuses_other_clusters_and_labels(planted):

@@ -12,12 +12,9 @@ from sklearn.cluster import KMeans
 from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.kernels.cluster_tables import respond, responsibilities, rows_together
-from bigcons.methods import IPC, IPVC, IVC, KCC, METHODS, QMI, LabelKMeans, MixtureModel, incidence
+from bigcons.methods import IPC, IPVC, IVC, KCC, METHODS, QMI, LabelKMeans, MixtureModel
 from bigcons.methods.bce import MixtureProblem
 from bigcons.metrics import adjusted_rand
-from bigcons.run.engine import ThreadsEngine
-from bigcons.run.survey import take_survey
 from tests.naive import agreement
 from tests.naive import mixture as naive_mixture
 from tests.naive import table_methods as naive
@@ -73,23 +70,6 @@ def test_objective__never_gets_worse(method, sign, labels, seed):
     assert (np.diff(objective) >= -1e-9 * np.abs(objective[:-1])).all()
 
 
-@given(
-    labels=label_matrices(min_objects=4, max_objects=25, max_partitions=6, gaps=False), k=st.integers(2, 4)
-)
-def test_qmi__utility_is_m_less_the_k_means_error_less_the_squared_shares(labels, k):
-    """Identity of methods 4.9: sum_j U = M - SSE/n - sum_jl p_j(l)^2 on complete ensembles."""
-    model = quiet(QMI(k, n_init=1, random_state=0), labels)
-    n, M = labels.shape
-    onehot = np.concatenate([labels[:, [u]] == np.unique(labels[:, u]) for u in range(M)], axis=1).astype(
-        float
-    )
-    sse = sum(
-        ((onehot[model.labels_ == c] - onehot[model.labels_ == c].mean(axis=0)) ** 2).sum()
-        for c in np.unique(model.labels_)
-    )
-    assert model.objective_ == pytest.approx(M - sse / n - (onehot.mean(axis=0) ** 2).sum(), abs=1e-9)
-
-
 @given(labels=label_matrices(min_objects=4, max_objects=30, max_partitions=6, gaps=False),
        k=st.integers(1, 4), seed=st.integers(0, 20))  # fmt: skip
 def test_ipc__equals_ipvc_on_complete_ensembles(labels, k, seed):
@@ -99,17 +79,6 @@ def test_ipc__equals_ipvc_on_complete_ensembles(labels, k, seed):
         np.testing.assert_array_equal(ipc.labels_, ipvc.labels_)
         n, M = labels.shape
         assert ipvc.objective_ == pytest.approx(M * (n - ipc.objective_), abs=1e-6)
-
-
-def test_ipc__pair_by_pair_equals_the_fold_where_both_apply():
-    """c/N with one label missing from a partition that saw nobody else there."""
-    rng = np.random.default_rng(3)
-    labels = rng.integers(0, 3, (60, 8))
-    observed = quiet(IPC(3, random_state=0), labels)
-    hidden = np.concatenate([labels, np.full((60, 1), -1)], axis=1)
-    hidden[0, -1] = 0  # N of no pair of two objects changes, but for the object with itself
-    pairwise = quiet(IPC(3, random_state=0), hidden)
-    assert adjusted_rand(observed.labels_, pairwise.labels_) == 1.0
 
 
 def moved(labels, clusters, k, cost):
@@ -243,28 +212,6 @@ def test_background__keeps_noisy_objects_from_a_cluster_of_their_own(missing, le
     assert adjusted_rand(truth, without.labels_) < adjusted_rand(truth, with_background.labels_)
 
 
-@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")
-def test_respond__by_slices_of_the_partitions_is_that_of_each_object_alone():
-    ensemble, _ = planted_ensemble(40, 3000, missing=0.4)
-    labels, offsets = np.array(ensemble.read(0, 40)), ensemble.offsets
-    labels[3] = -1
-    rng, K = np.random.default_rng(0), 5
-    table, bias = np.zeros((int(offsets[-1]), 8)), np.log(rng.dirichlet(np.ones(K)))
-    table[:, :K] = 0.01 * rng.normal(size=(len(table), K))
-    assert rows_together(40, offsets, 8, 0) > 1 == rows_together(1, offsets, 8, 0)
-    found = [np.zeros_like(table), np.zeros(K), np.zeros(4)]
-    alone = [np.zeros_like(table), np.zeros(K), np.zeros(4)]
-    shares, shares_alone = np.empty((2, 40, K), np.float32)
-    respond(labels, offsets, table, bias, *found)
-    responsibilities(labels, offsets, table, bias, shares)
-    for i in range(40):
-        row = slice(i, i + 1)
-        respond(labels[row], offsets, table, bias, *alone)
-        responsibilities(labels[row], offsets, table, bias, shares_alone[row])
-    for part, expected in zip([*found, shares], [*alone, shares_alone], strict=True):
-        np.testing.assert_array_equal(part, expected)
-
-
 # Fine base clusters, of which a sample says too little, and wide ensembles start by the embedding
 
 
@@ -272,20 +219,6 @@ def test_respond__by_slices_of_the_partitions_is_that_of_each_object_alone():
 def fine():
     """5,000 objects of 4 classes, 20 partitions of 400 clusters."""
     return planted_ensemble(5_000, 20, shares=[0.25] * 4, n_clusters=(400, 400), missing=0.2)
-
-
-def test_which_shapes_start_by_the_embedding(fine):
-    ensemble, _ = fine
-
-    def starts(ensemble, n_clusters):
-        survey = take_survey(ensemble, ThreadsEngine(1), 0, 4096, None)
-        return incidence.starts_spectrally(ensemble, survey, n_clusters)
-
-    assert starts(ensemble, 4)
-    assert not starts(ensemble, 150)  # partitions are no finer than the consensus: they are good starts
-    labels = ensemble.read(0, ensemble.n_objects)
-    assert not starts(Ensemble.from_labels(labels[:4_000]), 4)  # the sample is everything
-    assert not starts(Ensemble.from_labels(labels % 8), 4)
 
 
 @pytest.mark.parametrize("name", ["mixture", "bce", "kcc", "ipvc"])

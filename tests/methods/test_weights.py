@@ -17,10 +17,10 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from bigcons import METHODS, Ensemble
-from bigcons.errors import InvalidInputError, MemoryBudgetError, UnlabeledObjectsWarning
-from bigcons.methods.incidence import bipartite_embedding, cut_embedding, weights_of
-from bigcons.metrics import adjusted_rand, anmi, average_criterion
-from bigcons.run.engine import SerialEngine, ThreadsEngine
+from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
+from bigcons.methods.incidence import bipartite_embedding, weights_of
+from bigcons.metrics import adjusted_rand
+from bigcons.run.engine import SerialEngine
 from bigcons.trust.groups import reliability_of_overlaps, reliability_of_table
 from bigcons.weights import incidence_of
 from tests.naive import hypergraph, overlaps
@@ -87,28 +87,6 @@ def test_weights__count_in_the_votes(labels, name):
     np.testing.assert_allclose(model.memberships_[voted], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["ccc", "ccu"])
-def test_weights__turn_a_matching_to_the_partitions_that_count(name):
-    """Two groups of partitions tell of different classes; the heavier one prevails."""
-    first, second = np.random.default_rng(3).integers(3, size=(2, 200))
-    labels = np.column_stack([first] * 3 + [second] * 3)
-    for weights, truth in (([9, 9, 9, 1, 1, 1], first), ([1, 1, 1, 9, 9, 9], second)):
-        model = METHODS[name](3, weights=weights, random_state=0).fit(labels)
-        assert adjusted_rand(truth, model.labels_) == 1.0
-
-
-def test_weights__in_criteria_are_numbers_of_copies(labels):
-    found = METHODS["ivc"](K, random_state=0).fit(labels).labels_
-    found[3:9] = -1  # left out
-    copies = np.repeat(labels, WEIGHTS, axis=1)
-    assert anmi(labels, found, weights=WEIGHTS) == pytest.approx(anmi(copies, found), rel=1e-12)
-    assert anmi(labels, found, weights=np.ones(8)) == pytest.approx(anmi(labels, found), rel=1e-15)
-    for weighted in (False, True):
-        average = average_criterion("rand_index", labels, found, weighted=weighted, weights=WEIGHTS)
-        expected = average_criterion("rand_index", copies, found, weighted=weighted)
-        assert average == pytest.approx(expected, rel=1e-12)
-
-
 REFUSED = [
     *(
         ("mcla", {"weights": w})
@@ -136,11 +114,6 @@ def test_page_of_methods__names_those_with_weights():
 
 
 # The reliability of base clusters
-
-
-def local_weights(ensemble, engine):
-    """Return the reliability of base clusters, as ``weights="local"`` counts it."""
-    return weights_of(METHODS["eac"](weights="local"), ensemble, engine).base_clusters
 
 
 def parts(labels):
@@ -248,20 +221,6 @@ def test_lwgp__embeds_objects_by_the_transfer_cut_of_the_weighted_graph():
     np.testing.assert_allclose(rows @ rows.T, vectors @ vectors.T, atol=1e-9)
 
 
-@pytest.mark.parametrize(("observed", "missing"), [(True, 0.0), (True, 0.3), (False, 0.3)])
-def test_cspa__has_the_spectrum_of_the_locally_weighted_coassociation(observed, missing):
-    """Joins are divided by the labels of both objects: without gaps, by the partitions that label both."""
-    ensemble, labels = dense_codes(uneven(missing=missing)[1])
-    similar = naive.coassociation(labels, normalize="all")
-    if observed:
-        seen = (labels >= 0).sum(axis=1)
-        similar = similar / np.outer(seen, seen)
-    weights = weights_of(METHODS["cspa"](weights="local"), ensemble, SERIAL)
-    embedding = cut_embedding(ensemble, SERIAL, K, weights, observed=observed)
-    values = np.linalg.eigvalsh(hypergraph.normalized(similar))[::-1]
-    np.testing.assert_allclose(embedding.singular_values**2, values[:K])
-
-
 @pytest.mark.parametrize("name", LOCAL)
 def test_fit__by_reliability_finds_planted_groups_and_a_lone_label_is_a_label(name):
     truth, labels = uneven(400, wrong=0.1)
@@ -273,32 +232,3 @@ def test_fit__by_reliability_finds_planted_groups_and_a_lone_label_is_a_label(na
         assert adjusted_rand(truth, model.labels_) > 0.9
     if hasattr(model, "predict"):
         np.testing.assert_array_equal(model.predict(labels), model.labels_)
-
-
-@pytest.mark.slow
-def test_fit__of_very_many_base_clusters_has_the_same_bits_on_threads(tmp_path):
-    rng = np.random.default_rng(0)
-    group = rng.integers(260, size=2600)
-    labels = np.stack([rng.permutation(260)[group] for _ in range(20)], axis=1)
-    noisy = rng.random(labels.shape) < 0.2
-    labels[noisy] = rng.integers(260, size=noisy.sum())
-    labels[rng.random(labels.shape) < 0.1] = -1
-    stored = Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=500)
-    assert stored.n_base_clusters > 5_000  # sparse overlaps, and eigenvectors by passes
-    found = local_weights(stored, SERIAL)
-    np.testing.assert_allclose(found, naive.reliability(stored.read(0, 2600)), rtol=1e-12)
-    np.testing.assert_array_equal(local_weights(stored, ThreadsEngine(3)), found)
-    one, three = (
-        METHODS["hbgf"](20, weights="local", random_state=0, client=client).fit(stored)
-        for client in ("serial", ThreadsEngine(3))
-    )
-    np.testing.assert_array_equal(one.labels_, three.labels_)
-    assert one.objective_ == three.objective_
-    assert one.n_passes_ > 3
-
-
-def test_memory__of_the_overlaps_is_refused_with_the_number():
-    ensemble = Ensemble.from_labels(uneven()[1])
-    with pytest.raises(MemoryBudgetError, match="EAC needs") as refused:
-        weights_of(METHODS["eac"](weights="local", memory="1MB"), ensemble, SERIAL)
-    assert refused.value.needed > refused.value.budget

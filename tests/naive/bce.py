@@ -60,12 +60,6 @@ def statistics(labels, beta, alpha, gamma):
     return counts, log_means, bound, n_labeled
 
 
-def m_step(counts, log_means, n_labeled, smoothing, floor):
-    """Return (beta, alpha) that maximize the bound for fixed gamma and phi; alpha by a direct optimizer."""
-    beta = [(table + smoothing) / (table + smoothing).sum(axis=0) for table in counts]
-    return beta, best_alpha(log_means, n_labeled, floor)
-
-
 def best_alpha(log_means, n_labeled, floor):
     def loss(log_alpha):
         return -alpha_value(np.exp(log_alpha), log_means, n_labeled) / n_labeled

@@ -7,7 +7,6 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import dask
 import distributed
@@ -16,11 +15,10 @@ import pytest
 
 from bigcons import Ensemble
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, MemoryBudgetError
-from bigcons.memory import Block, row_blocks
-from bigcons.progress import progress
+from bigcons.memory import row_blocks
 from bigcons.run.dask import DaskEngine, connect
 from bigcons.run.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
-from bigcons.run.survey import MemoryPlan, reading_bytes
+from bigcons.run.survey import MemoryPlan
 
 CLUSTERS = {
     "threads": {"processes": False, "n_workers": 1, "threads_per_worker": 2},
@@ -84,12 +82,6 @@ def test_fold__sums_floats_to_the_same_bits_as_serial(client):
     assert keys_left(client) == []
 
 
-def test_map__yields_in_the_order_of_the_items_whatever_their_type(client):
-    items = [0, "one", (2, [3, {"four": np.arange(5)}]), Block(1, 2, 3), None]
-    assert list(DaskEngine(client).map(repr, items)) == [repr(item) for item in items]
-    assert list(DaskEngine(client).map(repr, [])) == []
-
-
 def test_map__tries_again_after_an_error_of_the_disk(client, tmp_path):
     def task(block):
         fail_once(tmp_path, str(block.index), OSError("the disk hiccups"))
@@ -147,17 +139,6 @@ def test_map__keeps_a_bounded_number_in_flight(client):
     assert 1 < most_known <= bound + 1  # the one being collected may not be forgotten yet
 
 
-def test_map__names_the_task_and_its_step(local_client):
-    def task(block):
-        if block.index > 20:  # as the scheduler does
-            raise distributed.scheduler.KilledWorker("", SimpleNamespace(address=""), 3)
-        return block.index
-
-    words = r"task 21 of labels ran on 4 workers that died"
-    with progress("labels", 600), pytest.raises(BigconsError, match=words):
-        list(DaskEngine(local_client, retries=0).map(task, row_blocks(600, 10)))
-
-
 def test_map__sends_a_large_task_function_to_each_worker_once(client, tmp_path):
     folder = str(tmp_path)
 
@@ -209,13 +190,6 @@ def test_open_engine__does_not_wait_for_what_listens_and_says_nothing():
         configured = dask.config.set({"distributed.comm.timeouts.connect": "0.3s"})
         with configured, pytest.raises(InvalidInputError, match="says nothing"), open_engine(address):
             pass
-
-
-@pytest.mark.parametrize("by_address", [False, True])
-def test_open_engine__computes_collections_on_the_workers(local_client, by_address):
-    worker = dask.delayed(lambda: distributed.get_worker().address)()
-    with open_engine(local_client.scheduler.address if by_address else local_client):
-        assert worker.compute() in local_client.scheduler_info()["workers"]
 
 
 def test_resolve_engine__of_none_is_the_active_client(local_client):
@@ -288,13 +262,3 @@ def test_plan__refuses_a_worker_whose_own_limit_is_too_small():
         ):
             MemoryPlan(0, per_block=10**12).check("PCC", engine, ensemble, None)
         MemoryPlan(0, per_block=10**9).check("PCC", engine, ensemble, None)
-
-
-def test_engine__counts_workers_that_are_threads_of_this_process_with_it(local_client, tmp_path):
-    ensemble = Ensemble.from_labels(np.zeros((1000, 4), int)).save(tmp_path / "e.zarr")
-    inside = MemoryPlan(0).n_bytes(DaskEngine(local_client), ensemble)
-    assert DaskEngine(local_client).n_processes == 1
-    assert reading_bytes(DaskEngine(local_client), ensemble) == reading_bytes(ThreadsEngine(), ensemble)
-    with cluster_of(processes=True) as (_, client):
-        assert DaskEngine(client).n_processes == 2
-        assert MemoryPlan(0).n_bytes(DaskEngine(client), ensemble) > 1.5 * inside

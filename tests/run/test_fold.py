@@ -47,14 +47,6 @@ def engine(request):
     return request.param
 
 
-def test_map__yields_in_the_order_of_the_items(engine):
-    def slow_at_first(item):
-        time.sleep(0.002 * (20 - item))
-        return item**2
-
-    assert list(engine.map(slow_at_first, range(20))) == [item**2 for item in range(20)]
-
-
 def test_map__keeps_a_bounded_number_in_flight(engine):
     begun, collected, most = [], 0, 0
     for _ in engine.map(begun.append, range(50)):
@@ -135,17 +127,6 @@ def test_fold__has_workers_combine_most_blocks_and_single_ones_at_the_end():
     collected.clear()
     fold(Collecting(), row_blocks(79, 1), lambda block: block.index, max)
     assert collected == [1] * 79
-
-
-def test_fold__may_combine_in_place_and_returns_one_block_as_it_is(engine):
-    def add(a, b):
-        a += b
-        return a
-
-    blocks = row_blocks(10, 3)
-    total = fold(engine, blocks, lambda block: np.ones(2) * block.n_rows, add)
-    assert total.tolist() == [10, 10]
-    assert fold(engine, row_blocks(3, 3), lambda block: "only", add) == "only"
 
 
 def test_progress__goes_to_the_listener_in_force_and_ends_when_the_work_fails():

@@ -6,23 +6,18 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
 from bigcons.errors import (
     ConvergenceWarning,
-    InvalidInputError,
-    MemoryBudgetError,
     UnlabeledObjectsWarning,
 )
 from bigcons.memory import Block
 from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.run.engine import SerialEngine, fold
-from bigcons.run.passes import Passes, Run, Step, best_start, run_passes
-from bigcons.run.survey import start_rows
+from bigcons.run.passes import Passes, Run, Step, run_passes
 
 NAMES = [
     name
@@ -112,20 +107,6 @@ def test_resume__after_a_stop_in_any_pass_ends_with_the_same_bits(name, stored, 
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_resume__needs_the_same_parameters(stored, tmp_path):
-    out = tmp_path / "c.zarr"
-    with pytest.raises(StopError):
-        fit("qmi", stored, out=out, client=EngineThatStops(10))
-    with pytest.raises(InvalidInputError, match=r"tol=1e-06, not 0\.5"):
-        fit("qmi", stored, out=out, tol=0.5)
-
-
-def test_memory__is_refused_with_what_would_do(stored):
-    with pytest.raises(MemoryBudgetError, match="raise it to"):
-        fit("mixture", stored, memory="1MB")
-    fit("mixture", stored, memory="4GB")
-
-
 # The loop alone
 
 BLOCK = Block(0, 0, 3)
@@ -205,39 +186,8 @@ def test_run_passes__resumes_the_last_whole_pass(tmp_path, dies_in):
     assert len(list((tmp_path / "killed").glob("generation-*"))) == 1
 
 
-def test_run_passes__stops_at_the_most_passes_and_goes_on_when_more_are_allowed(tmp_path):
-    assert not Halving(tmp_path).run(2).is_settled
-    more = Halving(tmp_path)
-    assert more.run().is_settled
-    assert more.begun == [3, 4, 5]
-
-
 def test_run_passes__a_settled_solve_is_only_read(tmp_path):
     Halving(tmp_path).run()
     again = Halving(tmp_path)
     assert again.run().is_settled
     assert again.begun == []
-
-
-# Starts: the sample that they run on, and the choice among them
-
-
-@pytest.mark.parametrize("lower_is_better", [True, False])
-@given(values=st.lists(st.integers(-2, 2) | st.just(float("inf")), min_size=1))
-def test_best_start__is_the_first_of_the_best_and_all_are_told(lower_is_better, values):
-    best, objectives = best_start(
-        iter(enumerate(values)), lambda start: start[1], lower_is_better=lower_is_better
-    )
-    wanted = min(values) if lower_is_better else max(values)
-    assert best == (values.index(wanted), wanted)
-    assert objectives == values
-
-
-@pytest.mark.parametrize(
-    ("missing", "n_clusters", "wanted"),
-    [(0, 12, 4096), (0, 256, 4096), (0.5, 128, 4096), (0, 500, 8000), (0.5, 500, 16_000), (0.5, 900, 20_000)],
-)
-def test_start_rows__grow_with_clusters_and_missing_labels(missing, n_clusters, wanted):
-    labels = np.random.default_rng(0).integers(0, 9, (20_000, 4), np.int8)
-    labels[: int(missing * 20_000)] = -1
-    assert start_rows(Ensemble.from_labels(labels), n_clusters) == wanted

@@ -4,16 +4,13 @@ import os
 import signal
 
 import distributed
-import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
-from bigcons import PCC, Ensemble, PairTable
-from bigcons.coassociation.factorized import AgreementSums
+from bigcons import PCC, PairTable
 from bigcons.run.dask import DaskEngine
 from bigcons.run.engine import ThreadsEngine
 from tests.support.fits import bits
-from tests.support.solves import N_OBJECTS, SOLVES, WEIGHTED, parameters, store_data
+from tests.support.solves import SOLVES, WEIGHTED, parameters, store_data
 from tests.support.stores import names_in
 
 pytestmark = [
@@ -57,13 +54,6 @@ def client():
         yield client
 
 
-def test_data__have_several_blocks_and_gaps(folder):
-    ensemble = Ensemble.open(folder / "ensemble.zarr")
-    assert len(ensemble.blocks()) == 12
-    assert (ensemble.read(0, N_OBJECTS) == -1).any()
-    assert len(PairTable.open(folder / "pairs.zarr").blocks()) > 5
-
-
 @pytest.mark.parametrize("solve", [*SOLVES, *WEIGHTED])
 @pytest.mark.parametrize("n_workers", [1, 5])
 def test_fit__threads_give_the_bits_of_serial(solve, fit, expected, n_workers):
@@ -88,12 +78,6 @@ def test_fit__pairs_in_parquet_give_the_bits_of_zarr(fit, expected, folder, tmp_
     heap = {"solver": "heap", "max_iter": 500}
     assert fit("kl of tiles", "serial", pairs=pairs, **heap) == fit("kl of tiles", "serial", **heap)
     assert names_in(tmp_path) == ["c.zarr", "p.parquet"]
-
-
-def test_fit__pairs_in_parquet_on_dask_give_the_bits_of_zarr(fit, expected, client, folder, tmp_path):
-    PairTable.open(folder / "pairs.zarr").to_parquet(tmp_path / "p.parquet")
-    assert fit("kl of tiles", client, pairs=tmp_path / "p.parquet") == expected["kl of tiles"]
-    assert names_in(tmp_path) == ["p.parquet"]
 
 
 class Killing(DaskEngine):
@@ -125,13 +109,3 @@ class Killing(DaskEngine):
 def test_fit__a_killed_worker_changes_no_bit(solve, fit, expected, client, tmp_path):
     assert fit(solve, Killing(client, tmp_path)) == expected[solve]
     assert (tmp_path / "killed").exists()
-
-
-def test_objective__does_not_depend_on_the_threads_of_blas():
-    rng = np.random.default_rng(0)
-    state = AgreementSums(10, rng.random((1000, 16)), rng.random((100, 64)), 0.0, 0.0)
-    found = set()
-    for n_threads in (1, 2, 4):
-        with threadpool_limits(n_threads):
-            found.add(state.objective)
-    assert len(found) == 1
