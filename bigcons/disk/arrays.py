@@ -37,9 +37,7 @@ class StoredArray:
     Rows, or entries, are read when sliced.
     """
 
-    def __init__(
-        self, place: Place, array: Array, remedy: str = "", check: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, place: Place, array: Array, check: Callable[[], None] | None = None) -> None:
         """Take the folder of the array; ``check`` raises an error if what was read may be of two stores."""
         self.place = place
         self.chunks: tuple[int, ...] = array.chunks
@@ -47,7 +45,7 @@ class StoredArray:
         self.shape: tuple[int, ...] = array.shape
         self.dtype: np.dtype = np.dtype(array.dtype)
         self.ndim: int = len(array.shape)
-        self._remedy, self._check = remedy, check
+        self._check = check
 
     @classmethod
     def create(cls, place: Place, array: Array) -> StoredArray:
@@ -70,33 +68,30 @@ class StoredArray:
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return entries, or rows; raises CorruptStoreError for a chunk that is damaged or missing."""
         try:
-            return self._read(start, stop)
+            height, width = (*self.array.chunks, 1)[:2]
+            rows = range(start // height, -(-stop // height)) if start < stop else range(0)
+            files = [(file, row, column) for row in rows for column, file in enumerate(self.files_of(row))]
+            if len(files) == 1:
+                values = self._chunk(*files[0][:2])[start - rows[0] * height : stop - rows[0] * height]
+                return values if values.shape[1:] == self.shape[1:] else values[:, : self.shape[1]].copy()
+            out = np.empty((stop - start, *self.shape[1:]), self.dtype)
+
+            def fill(part: tuple[Place, int, int]) -> None:
+                file, row, column = part
+                low, high = max(start, row * height), min(stop, (row + 1) * height)
+                target = out[low - start : high - start]
+                values = self._chunk(file, row)[low - row * height : high - row * height]
+                if self.ndim == 2:
+                    target = target[:, column * width : (column + 1) * width]
+                    values = values[:, : target.shape[1]]
+                target[...] = values
+
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(fill, files))
+            return out
         finally:
             if self._check is not None:
                 self._check()
-
-    def _read(self, start: int, stop: int) -> np.ndarray:
-        height, width = (*self.array.chunks, 1)[:2]
-        rows = range(start // height, -(-stop // height)) if start < stop else range(0)
-        files = [(file, row, column) for row in rows for column, file in enumerate(self.files_of(row))]
-        if len(files) == 1:
-            values = self._chunk(*files[0][:2])[start - rows[0] * height : stop - rows[0] * height]
-            return values if values.shape[1:] == self.shape[1:] else values[:, : self.shape[1]].copy()
-        out = np.empty((stop - start, *self.shape[1:]), self.dtype)
-
-        def fill(part: tuple[Place, int, int]) -> None:
-            file, row, column = part
-            low, high = max(start, row * height), min(stop, (row + 1) * height)
-            target = out[low - start : high - start]
-            values = self._chunk(file, row)[low - row * height : high - row * height]
-            if self.ndim == 2:
-                target = target[:, column * width : (column + 1) * width]
-                values = values[:, : target.shape[1]]
-            target[...] = values
-
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(fill, files))
-        return out
 
     def _chunk(self, file: Place, row: int) -> np.ndarray:
         """Return a chunk, in its full shape; no compressor adds more than a 64th and a megabyte."""
@@ -106,11 +101,11 @@ class StoredArray:
         values = np.empty(self.array.chunks, self.dtype)
         start, stop = row * self.array.chunks[0], min((row + 1) * self.array.chunks[0], self.shape[0])
         what = f"rows {start} to {stop} of {self.place.name} cannot be read"
-        with decoding(lambda reason: corrupt(file, f"is damaged: {what} ({reason})", self._remedy)):
+        with decoding(lambda reason: corrupt(file, f"is damaged: {what} ({reason})")):
             try:
                 content = np.frombuffer(file.read(values.nbytes + values.nbytes // 64 + (1 << 20)), np.uint8)
             except (FileNotFoundError, NotADirectoryError):
-                raise corrupt(file, f"is missing: {what}", self._remedy) from None
+                raise corrupt(file, f"is missing: {what}") from None
             content, checksum = content[:-4], content[-4:].tobytes()
             if CRC32C.checksum(content) != int.from_bytes(checksum, "little"):
                 raise ValueError("wrong checksum")

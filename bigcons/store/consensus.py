@@ -35,8 +35,6 @@ KIND = "consensus"
 PLACING, TREE = "placing.npz", "tree.npz"
 """The files of what places new objects, and of the tree of clusters."""
 
-_RESTORE = "compute it again or restore the store from a copy."
-
 
 class Consensus(stores.Objects):
     """A stored consensus; arrays are read on demand.
@@ -78,7 +76,7 @@ class Consensus(stores.Objects):
         """The labels, read when sliced."""
         self._store = store
         if self.has_trust:
-            with stores.consistent(store.place, _RESTORE):
+            with stores.consistent(store.place):
                 trust = body["trust"]
                 check_number("temperature", trust["temperature"], at_least=0, at_most=1)
                 clusters = arrow_table(CLUSTER_COLUMNS, trust["clusters"])
@@ -94,7 +92,7 @@ class Consensus(stores.Objects):
 
         Raises StoreNotFoundError if it does not exist, CorruptStoreError if it is damaged.
         """
-        return cls(stores.Store(place_of(path), KIND, _RESTORE))
+        return cls(stores.Store(place_of(path), KIND))
 
     @classmethod
     def write(

@@ -53,10 +53,11 @@ class Ensemble(Objects):
     clusters. The columns of partition ``u`` begin at ``offsets[u]``; they sum to 1 for an object, or are all
     0 where it is missing. Methods that work on labels alone refuse it; ``harden`` gives them labels.
 
-    Attributes: ``n_objects``, ``n_partitions``, ``names`` (of the partitions), ``is_soft`` (whether it has
-    memberships), ``n_clusters`` and ``n_labeled`` (``(n_partitions,)`` int64, the clusters of each partition
-    and the objects that it labels), ``offsets`` (``(n_partitions + 1,)`` int64: the base cluster of label
-    ``l`` in partition ``u`` is ``offsets[u] + l``), ``n_base_clusters``, ``dtype`` (the smallest signed
+    Attributes: ``n_objects``, ``n_partitions``, ``shape`` (both), ``names`` (of the partitions),
+    ``provenance`` (its source and how it was made), ``missing_share`` (of the labels), ``is_soft`` (whether
+    it has memberships), ``n_clusters`` and ``n_labeled`` (``(n_partitions,)`` int64, the clusters of each
+    partition and the objects that it labels), ``offsets`` (``(n_partitions + 1,)`` int64: the base cluster of
+    label ``l`` in partition ``u`` is ``offsets[u] + l``), ``n_base_clusters``, ``dtype`` (the smallest signed
     integer for all labels, or float32), ``row_bytes``, ``chunk_rows`` (of the store; in memory, the default
     of ``save``), ``path`` (or URL; None in memory), ``id_column`` (what identifies the objects).
 
@@ -85,6 +86,9 @@ class Ensemble(Objects):
         self.n_objects: int = header.n_objects
         self.names: list[str] = list(header.names)
         self.n_partitions: int = len(self.names)
+        self.shape: tuple[int, int] = (self.n_objects, self.n_partitions)
+        self.provenance: dict[str, Any] = dict(header.provenance)
+        self.missing_share: float = 1.0 - int(header.n_labeled.sum()) / (self.n_objects * self.n_partitions)
         self.is_soft: bool = header.is_soft
         self.n_clusters: np.ndarray = header.n_clusters
         self.n_labeled: np.ndarray = header.n_labeled
@@ -95,7 +99,7 @@ class Ensemble(Objects):
         self.chunk_rows: int = header.chunk_rows
         self.id_column: Ids | None = header.ids
         self.stored: StoredRows | None = labels if isinstance(labels, StoredRows) else None
-        self.path: str | None = None if self.stored is None else str(self.stored.path)
+        self.path: str | None = None if self.stored is None else str(self.stored.place)
 
     @classmethod
     def from_labels(
@@ -301,24 +305,9 @@ class Ensemble(Objects):
         ensemble._mode = mode
         return ensemble
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape of the label matrix: ``(n_objects, n_partitions)``."""
-        return self.n_objects, self.n_partitions
-
     def __len__(self) -> int:
         """Return the number of objects."""
         return self.n_objects
-
-    @property
-    def missing_share(self) -> float:
-        """Share of labels that are missing."""
-        return 1.0 - int(self._header.n_labeled.sum()) / (self.n_objects * self.n_partitions)
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """The source of the ensemble, how it was made and with which parameters."""
-        return dict(self._header.provenance)
 
     @property
     def generator(self) -> Generator | None:
@@ -587,7 +576,7 @@ class Ensemble(Objects):
             raise errors.InvalidInputError(
                 f"{self.path} is open for reading; open it with mode='a' to append."
             )
-        place = self._labels.path
+        place = self._labels.place
         with commit.new_store(place, overwrite=True, kind=KIND) as folder:
             stored = StoredRows(place)
             grown = grow(stored.header, stored.categories())
@@ -612,7 +601,7 @@ class Ensemble(Objects):
         """
         header = self._header
         if self.stored is not None:
-            digest = self.stored.store.body["digest"]
+            digest = self.stored.body["digest"]
         else:
             digest = digest_text(sum(header.digest(b, self.read(b.start, b.stop)) for b in self.blocks()))
         soft = f" of {self.n_clusters.tolist()} clusters" if self.is_soft else ""
@@ -633,7 +622,7 @@ class Ensemble(Objects):
             "clusters_max": int(most),
             "dtype": self.dtype.name,
             "n_chunks": len(self.blocks()),
-            "n_bytes": labels.nbytes if isinstance(labels, np.ndarray) else labels.path.n_bytes(),
+            "n_bytes": labels.nbytes if isinstance(labels, np.ndarray) else labels.place.n_bytes(),
             "id": self.id_name,
         }
 

@@ -28,13 +28,11 @@ from bigcons.io.ids import Ids, canonical
 from bigcons.io.labels import observed
 from bigcons.memory import Block, row_blocks
 from bigcons.store.generator import Generator, StoredGenerator
-from bigcons.store.store import Store, StoredIds, consistent, write_files, write_ids
+from bigcons.store.store import Store, consistent, write_files, write_ids
 
 KIND = "ensemble"
 SUM_TOLERANCE = 1e-3
 """How far from 1 memberships of an object in a partition may sum."""
-RESTORE = "restore the store from a copy."
-"""What to do with a damaged store."""
 
 _TOGETHER = 16
 """Columns of a Parquet file that a thread decodes at a time."""
@@ -96,20 +94,18 @@ class Content(NamedTuple):
 # Reading
 
 
-class StoredRows:
-    """The rows of a store, open for reading; thread-safe."""
+class StoredRows(Store):
+    """An ensemble that is open for reading; thread-safe."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, kind: str = KIND) -> None:
         """Open the ensemble at ``place``; raises StoreNotFoundError and CorruptStoreError."""
-        store = Store(place, KIND, RESTORE)
-        self.store: Store = store
-        self.path: Place = place
-        self.is_parquet: bool = store.head.is_parquet
+        super().__init__(place, kind)
+        self.is_parquet: bool = self.head.is_parquet
         self._prefix = "_" if self.is_parquet else ""  # readers of Parquet pass over such names
         self._encodings: list[Encoding] = []
         """Those of the partitions in Parquet, made when a label is looked up."""
-        body = store.body
-        with consistent(place, RESTORE):
+        body = self.body
+        with consistent(place):
             n_objects, chunk_rows, names = body["n_objects"], body["chunk_rows"], [*map(str, body["names"])]
             n_clusters, n_labeled = (np.array(body[name], np.int64) for name in ("n_clusters", "n_labeled"))
             fits = n_clusters.shape == n_labeled.shape == (len(names),) != (0,) and bool(
@@ -124,12 +120,10 @@ class StoredRows:
                     raise ValueError("memberships in Parquet")
                 if len(body["footers"] or []) != -(-n_objects // chunk_rows):
                     raise ValueError("the number of footers")
-                if store.ids is not None:
-                    store.ids = StoredIds(store, self._read_ids)
             file = f"{self._prefix}generator.npz"
             self.header: Header = Header(
                 *(n_objects, names, n_clusters, n_labeled, chunk_rows, body["provenance"], is_soft),
-                *(store.ids, StoredGenerator(store, file) if file in body["files"] else None),
+                *(self.ids, StoredGenerator(self, file) if file in body["files"] else None),
             )
 
     def reading_bytes(self, n_processes: int, n_threads: int) -> int:
@@ -148,11 +142,11 @@ class StoredRows:
     def categories(self) -> Categories:
         """Return the original label values of every partition; None where values and labels are the same."""
         n_clusters, name = self.header.n_clusters, f"{self._prefix}categories.json"
-        if name not in self.store.body["files"]:
+        if name not in self.body["files"]:
             return [None] * len(n_clusters)
-        file = self.store.data / name
-        entries = parse_json(self.store.read_file(name, MOST_JSON_BYTES), file)
-        with consistent(file, RESTORE):
+        file = self.data / name
+        entries = parse_json(self.read_file(name, MOST_JSON_BYTES), file)
+        with consistent(file):
             values = []
             for entry, k in zip(entries, n_clusters, strict=True):
                 if entry is not None:
@@ -173,16 +167,16 @@ class StoredRows:
         if start == stop:
             return np.empty((0, header.n_columns), self.dtype)
         if not self.is_parquet:
-            block = self.store.arrays["memberships" if header.is_soft else "labels"].read(start, stop)
+            block = self.arrays["memberships" if header.is_soft else "labels"].read(start, stop)
         else:
-            with decoding(lambda reason: self.store.broken(f"{where} ({reason})")):
+            with decoding(lambda reason: self.broken(f"{where} ({reason})")):
                 block = self._read_parquet(start, stop)
-            self.store.check_unchanged()
+            self.check_unchanged()
         if header.is_soft:
             if not (block.min() >= 0 and block.max() <= 1):  # NaN fails too
-                raise self.store.broken(f"{where} (a membership is not from 0 to 1)")
+                raise self.broken(f"{where} (a membership is not from 0 to 1)")
         elif block.min() < MISSING or (_column_maxima(block) >= header.n_clusters).any():
-            raise self.store.broken(f"{where} (a label is negative or exceeds the number of clusters)")
+            raise self.broken(f"{where} (a label is negative or exceeds the number of clusters)")
         return block
 
     def _read_parquet(self, start: int, stop: int) -> np.ndarray:
@@ -210,7 +204,7 @@ class StoredRows:
         import pyarrow as pa
 
         header = self.header
-        if "_categories.json" not in self.store.body["files"]:
+        if "_categories.json" not in self.body["files"]:
             if column.type != pa.from_numpy_dtype(self.dtype):
                 raise ValueError(f"labels of type {column.type}")
             return _whole_numbers(column)
@@ -227,13 +221,15 @@ class StoredRows:
             raise ValueError("a label that the head does not know")
         return codes
 
-    def _read_ids(self, start: int, stop: int) -> Any:
-        """Return the ids of a range of rows in Parquet; raises CorruptStoreError if they are damaged."""
+    def read_ids(self, start: int, stop: int) -> Any:
+        """Return the ids of a range of rows, an Arrow array; raises CorruptStoreError if they are damaged."""
         import pyarrow as pa
 
+        if not self.is_parquet:
+            return super().read_ids(start, stop)
         facts, chunk, parts = self.header.ids.facts, self.header.chunk_rows, []  # type: ignore[union-attr]
         for number in range(start // chunk, -(-stop // chunk)):
-            first, path = number * chunk, str(self.path / part_name(number))
+            first, path = number * chunk, str(self.place / part_name(number))
             with decoding(lambda reason: corrupt(path, f"has damaged ids ({reason})")):  # noqa: B023
                 with self._opened(number) as file:
                     table = file.read_row_group(0, columns=[facts.name], use_threads=False)
@@ -250,11 +246,11 @@ class StoredRows:
         """
         from pyarrow import parquet
 
-        header, path = self.header, local_path(str(self.path / part_name(number)))
+        header, path = self.header, local_path(str(self.place / part_name(number)))
         n_rows = min(header.chunk_rows, header.n_objects - number * header.chunk_rows)
         if not path.exists():
             raise ValueError(f"{path.name} is missing")
-        if zlib.crc32(footer_of(path)) != self.store.body["footers"][number]:
+        if zlib.crc32(footer_of(path)) != self.body["footers"][number]:
             raise ValueError(f"{path.name} has a damaged footer")
         with parquet.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
             group = file.metadata.row_group(0)
@@ -280,21 +276,21 @@ class StoredRows:
                 sums = np.add.reduceat(rows, header.offsets[:-1], axis=1, dtype=np.float64)
                 if (np.minimum(np.abs(sums - 1.0), np.abs(sums)) > SUM_TOLERANCE).any():
                     where = f"is damaged in rows {block.start} to {block.stop}"
-                    raise self.store.broken(f"{where} (memberships of a partition do not sum to 1)")
+                    raise self.broken(f"{where} (memberships of a partition do not sum to 1)")
                 continue
             for u, found in enumerate(present):
                 found[rows[:, u][rows[:, u] >= 0]] = True
         has_all = header.is_soft or all(found.all() for found in present)
         if not np.array_equal(n_labeled, header.n_labeled) or not has_all:
-            raise self.store.broken("has labels that do not match the counts in its head")
+            raise self.broken("has labels that do not match the counts in its head")
         if isinstance(header.generator, StoredGenerator):
             header.generator.load()
-        self.store.check_digest(total)
+        self.check_digest(total)
         known = {part_name(block.index) for block in blocks}
-        for name in self.path.names() if self.is_parquet else ():
+        for name in self.place.names() if self.is_parquet else ():
             if name not in known and not name.startswith(("_", ".")):
                 what = "is not part of the ensemble, but other readers would read it"
-                raise corrupt(self.path / name, what, "remove it.")
+                raise corrupt(self.place / name, what, "remove it.")
         return len(blocks) * -(-header.n_columns // chunk_columns(header.n_columns))
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from bigcons.errors import InvalidInputError
 
 KIND = "pairs"
-RESTORE = "sample or import the pairs again, or restore the store from a copy."
 
 MAX_OBJECTS = 2**31 - 1
 MAX_SEEN = 2**16 - 2

@@ -17,7 +17,7 @@ import numpy as np
 from bigcons import errors
 from bigcons.disk import commit
 from bigcons.disk.arrays import ArrayAppender, digest_text, rows_digest
-from bigcons.disk.files import StorePath
+from bigcons.disk.files import StorePath, corrupt
 from bigcons.disk.places import local_path, place_of
 from bigcons.disk.schema import arrays_of
 from bigcons.io.files import describe, is_parquet, provenance_of_files, reading
@@ -115,8 +115,8 @@ class PairTable(Objects):
             table.rows_per_block = stated.get("rows_per_block")
             return table
         place = place_of(path)
-        store = Store(place, pair_rows.KIND, pair_rows.RESTORE)
-        with consistent(place, pair_rows.RESTORE):
+        store = Store(place, pair_rows.KIND)
+        with consistent(place):
             check_int("n_objects", store.body["n_objects"], at_least=0, at_most=pair_rows.MAX_OBJECTS)
         columns = (store.arrays[name] for name in pair_rows.Rows._fields)
         return PairTable(*columns, path=str(place), provenance=store.body["provenance"], stored=store)
@@ -333,9 +333,7 @@ class PairTable(Objects):
         return self._check(name, column[start:stop])
 
     def _corrupt(self, name: str, what: str) -> errors.CorruptStoreError:
-        return errors.CorruptStoreError(
-            f"{self.path or 'the table'}: {name} {what}; {pair_rows.RESTORE}", path=self.path
-        )
+        return corrupt(self.path or "the table", f"is damaged: {name} {what}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:

@@ -36,19 +36,16 @@ from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.progress import progress
 from bigcons.validation import check_int
 
-INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-"""What reading a body raises that is not consistent."""
-
 Made = TypeVar("Made")
 
 
 @contextmanager
-def consistent(place: Place, remedy: str) -> Iterator[None]:
-    """Raise CorruptStoreError for what is inconsistent in a head."""
+def consistent(place: Place) -> Iterator[None]:
+    """Raise CorruptStoreError for what is inconsistent in a head, or a file beside the arrays."""
     try:
         yield
-    except INCONSISTENT as error:
-        raise corrupt(place, f"has an inconsistent head ({error})", remedy) from error
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise corrupt(place, f"is inconsistent ({error})") from error
 
 
 class Store:
@@ -58,14 +55,12 @@ class Store:
     (none in Parquet), ``ids``.
     """
 
-    def __init__(self, place: Place, kind: str, remedy: str) -> None:
-        """Open the store at ``place``; ``remedy`` says what to do if it is damaged.
+    def __init__(self, place: Place, kind: str) -> None:
+        """Open the store at ``place``.
 
         Raises StoreNotFoundError if there is none of this kind, CorruptStoreError if its head is damaged.
         """
-        self._opened_with = (place, kind, remedy)
         self.place: Place = place
-        self.remedy: str = remedy
         self._file = head_of(place)
         self._stamp: Hashable = self._file.stamp()
         self.head: Head = read_head(place, kind)
@@ -73,14 +68,14 @@ class Store:
         self.body: dict[str, Any] = self.head.body
         self.ids: StoredIds | None = None
         self.arrays: dict[str, StoredArray] = {}
-        with consistent(place, remedy):
+        with consistent(place):
             check_body(kind, self.body)
             if any("/" in name for name in self.body.get("files", {})):
                 raise ValueError("files outside the store")
             arrays = {} if self.head.is_parquet else arrays_of(kind, self.body)
             self._names = list(arrays)
             if (ids := self.body.get("ids")) is not None:
-                self.ids = StoredIds(self, self.read_ids)
+                self.ids = StoredIds(self)
                 if not self.head.is_parquet:
                     sizes = (ids["n_bytes"], self.body["n_objects"], self.body["chunk_rows"])
                     arrays |= id_arrays(ids["dtype"], *sizes)
@@ -88,10 +83,10 @@ class Store:
                 n_bytes = int(np.prod(array.chunks, dtype=object)) * np.dtype(array.dtype).itemsize
                 if n_bytes > MAX_CHUNK_BYTES or array.shape[0] > array.chunks[0] << 24:
                     raise ValueError(f"the size or number of chunks of {name}")
-                self.arrays[name] = StoredArray(self.data / name, array, remedy, self.check_unchanged)
+                self.arrays[name] = StoredArray(self.data / name, array, self.check_unchanged)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Store, self._opened_with
+        return type(self), (self.place, self.head.kind)
 
     def check_unchanged(self) -> None:
         """Raise StoreError if the store has changed since it was opened: what was read may be old or new."""
@@ -123,7 +118,7 @@ class Store:
     def broken(self, what: str) -> errors.CorruptStoreError:
         """Return the error of what is wrong; raises StoreError if the store has changed meanwhile."""
         self.check_unchanged()
-        return corrupt(self.place, what, self.remedy)
+        return corrupt(self.place, what)
 
     def checked_chunks(self) -> Iterator[tuple[str, int, np.ndarray]]:
         """Yield the rows of chunks of all arrays: name, first row and values.
@@ -149,7 +144,7 @@ class Store:
             with suppress(errors.StoreNotFoundError):
                 if read_metadata(stored.place) == stored.array.metadata():
                     continue
-            raise corrupt(stored.place / METADATA, "is not as the head says", self.remedy)
+            raise corrupt(stored.place / METADATA, "is not as the head says")
         for name in self.body.get("files", {}):
             self.read_file(name)
 
@@ -161,16 +156,14 @@ class Store:
         if content is None or zlib.crc32(content) != self.body["files"].get(name):
             self.check_unchanged()
             what = "is missing" if content is None else "is damaged (wrong checksum)"
-            raise corrupt(file, what, self.remedy)
+            raise corrupt(file, what)
         return content
 
-    def read_parts(self, name: str, of: Callable[[dict[str, Any], dict[str, np.ndarray]], Made]) -> Made:
-        """Return what ``of`` makes of facts and arrays in a file; raises CorruptStoreError if it cannot."""
+    def read_parts(self, name: str, make: Callable[[dict[str, Any], dict[str, np.ndarray]], Made]) -> Made:
+        """Return what ``make`` makes of facts and arrays in a file; raises CorruptStoreError if it cannot."""
         data = self.read_file(name)
-        try:
-            return of(*unpack(data))
-        except INCONSISTENT as error:
-            raise corrupt(self.data / name, f"is damaged ({error})", self.remedy) from None
+        with consistent(self.data / name):
+            return make(*unpack(data))
 
 
 def write_files(folder: Place, files: Mapping[str, bytes]) -> dict[str, int]:
@@ -260,10 +253,10 @@ def write_ids(folder: Place, ids: Ids, n_objects: int, chunk_rows: int) -> tuple
 class StoredIds(Ids):
     """The ids of a store, which ``read`` returns for a range of rows, as an Arrow array."""
 
-    def __init__(self, store: Store, read: Callable[[int, int], Any]) -> None:
+    def __init__(self, store: Store) -> None:
         """Take what the head says; raises KeyError, TypeError or ValueError if that is inconsistent."""
         self._store = store
-        self.read: Callable[[int, int], Any] = read
+        self.read: Callable[[int, int], Any] = store.read_ids
         self.n_objects: int = store.body["n_objects"]
         self.held_bytes: int = 0
         self.facts: IdFacts = IdFacts(*(store.body["ids"][name] for name in IdFacts._fields))

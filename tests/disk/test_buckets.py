@@ -635,7 +635,7 @@ def test_read__distinguishes_an_unreachable_server_from_damage(planted):
         ensemble = planted.save(f"{other}/e.zarr", chunk_rows=1024)
         pairs = coassociation.sample(planted, per_object=3, out=f"{other}/p.zarr", random_state=0)
         consensus = Consensus.write(f"{other}/c.zarr", [0, 1], np.eye(2))
-        others = ZarrArray(ensemble.stored.store.data / "labels")
+        others = ZarrArray(ensemble.stored.data / "labels")
     reads = [lambda: ensemble.read(0, 10), lambda: pairs.read(0, 10), lambda: consensus.labels]
     for read in (*reads, lambda: others[0:10]):
         with pytest.raises(StoreError, match=f"^{other} cannot be reached") as caught:

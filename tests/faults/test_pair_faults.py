@@ -61,7 +61,7 @@ def test_open__inconsistent_head(store):
         *({"chunk_entries": 0}, {"digest": {}}, {"provenance": None}),
     ):
         change_head(store, **{**head, **change})
-        with pytest.raises(CorruptStoreError, match="inconsistent head"):
+        with pytest.raises(CorruptStoreError, match="is inconsistent"):
             PairTable.open(store)
 
 
