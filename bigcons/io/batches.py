@@ -165,7 +165,7 @@ class Source:
                 if length is not None and positions and not min(wanted[1], length) <= n_rows <= length:
                     raise InvalidInputError(
                         f"{self.where} has {n_rows:,} rows where {length:,} are declared or were before; "
-                        "pass rows that do not change, and correct the shape of a part."
+                        "pass rows that do not change."
                     )
             if length is None:
                 return  # the end is in this part
@@ -289,10 +289,7 @@ def rows_source(rows: Sequence[Any], role: str) -> Source:
     except ValueError:  # rows of several lengths
         matrix = np.empty(0)
     if matrix.ndim != 2:
-        raise InvalidInputError(
-            f"{role} is a list, but no matrix; pass a list of values, one per column, for each object, None "
-            "where one is missing."
-        )
+        raise InvalidInputError(f"{role} is a list, but no matrix; pass a list of values for each object.")
     return array_source(matrix, role)
 
 
@@ -371,8 +368,7 @@ def index_frame(index: Any, where: str) -> Any:
     """Return an index of one level as a data frame."""
     if index.nlevels != 1:
         raise InvalidInputError(
-            f"the index of {where} has {index.nlevels} levels; call reset_index() and name the column of "
-            "ids in id=, or reset_index(drop=True) if it names no rows."
+            f"the index of {where} has {index.nlevels} levels; call reset_index(), or reset_index(drop=True)."
         )
     return index.to_frame(index=False, name=INDEX if index.name is None else index.name)
 
@@ -403,9 +399,7 @@ def pandas_index(schema: pa.Schema) -> int | None:
     names = [name for name in stored if isinstance(name, str) and name in schema.names]
     names = names or [name for name in schema.names if _INDEX_NAME.fullmatch(name)]
     if len(names) > 1:
-        raise InvalidInputError(
-            f"the table has an index of {len(names)} levels, {', '.join(names)}; call reset_index() first."
-        )
+        raise InvalidInputError(f"the table has an index of {len(names)} levels; call reset_index() first.")
     return schema.names.index(names[0]) if names else None
 
 
@@ -420,8 +414,7 @@ def dask_source(collection: Any, where: str) -> Source:
     kind, is_array = type(collection).__name__, hasattr(collection, "numblocks")
     if kind == "Delayed" or getattr(collection, "ndim", 0) != 2:  # the former has any attribute
         raise InvalidInputError(
-            f"{where} has type dask {kind}, or not two dimensions; pass a dask array or dataframe, such as "
-            "dask.array.from_delayed(x, shape, dtype) or dask.dataframe.from_delayed(x)."
+            f"{where} has type dask {kind}; pass a matrix, such as dask.array.from_delayed(x, shape, dtype)."
         )
     lengths: list[int | None]
     if is_array:
@@ -438,11 +431,6 @@ def dask_source(collection: Any, where: str) -> Source:
     ) -> Iterator[tuple[int, Rows]]:
         computed = parts[part].compute()
         source = array_source(np.asanyarray(computed), where) if is_array else frame_source(computed, where)
-        if source.n_columns != width:
-            raise InvalidInputError(
-                f"{where}: part {part} of the dask {kind} has {source.n_columns} columns where {width} are "
-                "declared; correct the shape given to from_delayed or map_blocks."
-            )
         source = source.index if of_index and source.index is not None else source
         yield from source.load(0, rows, columns, 0, source.n_rows or 0)
 

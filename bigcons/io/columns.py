@@ -104,9 +104,7 @@ def select(
     ['eve', 'bob', 'ann']
     """
     if sep is not None and (not isinstance(sep, str) or len(sep.encode()) != 1 or sep in '"\r\n\0'):
-        raise InvalidInputError(
-            f"sep={sep!r} separates no columns; use one character, such as ';'.", parameter="sep"
-        )
+        raise InvalidInputError(f"sep={sep!r} is no character such as ';'; pass one.", parameter="sep")
     if decimal is not None:
         check_choice("decimal", decimal, (".", ","))
     choice = Selection(source, id, columns, drop, missing, header, sep, decimal, categorical)
@@ -186,9 +184,7 @@ def positions_of(source: Source, column: Column, *, may_be_pattern: bool = True)
         if not positions and may_be_pattern:
             positions = [c for c, name in enumerate(names) if fnmatchcase(name, column)]
         elif len(positions) > 1:
-            raise InvalidInputError(
-                f"{source.where} has more than one column {column!r}; give each its own name."
-            )
+            raise InvalidInputError(f"{source.where} has more than one column {column!r}; rename them.")
         if not positions:
             raise UnknownColumnError(source.where, column, names)
         return positions

@@ -99,8 +99,7 @@ class Encoding:
             raise EmptyPartitionError(self.name)
         if has_text and has_numbers:
             raise InvalidInputError(
-                f"partition {self.name!r} mixes text and whole numbers, here or with those before; "
-                "use one kind of label."
+                f"partition {self.name!r} mixes text and whole numbers, here or with those before; recode it."
             )
         if has_text:
             self.values = np.array([*known, *sorted(new.difference(known))], object)
@@ -194,8 +193,7 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
         elif isinstance(column, str) or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise InvalidInputError(
                 f"partition {name!r} has labels that are neither all whole numbers nor all text in UTF-8 "
-                f"({kind}); recode them, use a column of labels for each partition, or leave it out with "
-                "drop= (--drop)."
+                f"({kind}); recode it, or leave it out with drop= (--drop)."
             )
         if column.null_count:
             absent = column.is_null().to_numpy(zero_copy_only=False)
@@ -221,10 +219,9 @@ def _whole(raw: np.ndarray, name: str) -> np.ndarray:
         broken |= (raw <= -limit) | (raw != np.rint(raw))
     if broken.any():
         raise InvalidInputError(
-            f"partition {name!r} has label {raw[broken][0]}; labels must be whole numbers that {raw.dtype} "
-            "holds exactly, below 2**63, or text. Leave the column out with drop= (--drop) or recode it; of "
-            "features make an ensemble by bigcons.generate (bigcons generate), and pass memberships to "
-            "Ensemble.from_memberships (bigcons import --memberships)."
+            f"partition {name!r} has label {raw[broken][0]}; labels are text, or whole numbers that "
+            f"{raw.dtype} holds exactly, below 2**63. Leave the column out with drop= (--drop), use "
+            "bigcons.generate for features, or pass memberships to Ensemble.from_memberships (--memberships)."
         )
     return raw.astype(np.int64)
 
@@ -259,15 +256,14 @@ def scan_labels(
         needed = sum(encoding.n_bytes() for encoding in encodings)
         if values_budget is not None and needed > values_budget:
             raise MemoryBudgetError(
-                f"memory is too small for the distinct labels, which take {format_size(needed)} "
-                f"of the {format_size(values_budget)} reserved for them; raise the budget.",
+                f"the distinct labels take {format_size(needed)}, more than the {format_size(values_budget)} "
+                "reserved for them; raise memory.",
                 needed=needed,
                 budget=values_budget,
             )
     if not n_objects or not source.n_columns:
         raise InvalidInputError(
-            f"{source.where} is empty, shape ({n_objects}, {source.n_columns}); "
-            "give at least one object and one partition."
+            f"{source.where} is empty, shape ({n_objects}, {source.n_columns}); give at least one label."
         )
     for encoding in encodings:
         encoding.finish()
@@ -307,8 +303,7 @@ def encode_labels(
     changed = np.flatnonzero(n_labeled != [encoding.n_labeled for encoding in encodings])
     if changed.size:
         raise InvalidInputError(
-            f"partition {encodings[changed[0]].name!r} changed while it was read; "
-            "pass labels that do not change."
+            f"partition {encodings[changed[0]].name!r} changed while it was read; pass labels that do not."
         )
 
 
@@ -331,8 +326,8 @@ def refuse_no_objects(
     if ids is None and 0 < len(texts) < n_columns:
         raise InvalidInputError(
             f"{where} has text in {shown(texts)} beside columns of numbers; pass id={texts[0]!r} "
-            f"(--id {texts[0]}) if that names the objects, a table with a row for each label to "
-            "Ensemble.from_long (bigcons import --long), or name the partitions in columns= (--columns)."
+            f"(--id {texts[0]}) if it names the objects, use Ensemble.from_long (bigcons import --long) for "
+            "a row for each label, or name the partitions in columns= (--columns)."
         )
     what = ""
     are_halves = n_rows >= 20 and n_columns > 2 and codes.min() == 0 and (codes.max(axis=0) == 1).all()
@@ -469,9 +464,7 @@ def partition_names(
     if names is None:
         return list(map("p{}".format, range(first, first + n)))
     if len(names) != n:
-        raise InvalidInputError(
-            f"names has {len(names)} entries but there are {n} {what}; pass one for each."
-        )
+        raise InvalidInputError(f"names has {len(names)} entries for {n} {what}; pass one for each.")
     texts = list(map(str, names))
     check_distinct(texts)
     return texts
@@ -482,8 +475,5 @@ def check_distinct(names: Sequence[str], before: Sequence[str] = ()) -> None:
     taken = set(before)
     for name in names:
         if name in taken:
-            raise InvalidInputError(
-                f"two partitions are named {name!r}; give each a name of its own, or leave out one that was "
-                "appended before."
-            )
+            raise InvalidInputError(f"two partitions are named {name!r}; give each a name of its own.")
         taken.add(name)

@@ -202,8 +202,7 @@ class FeatureEncoding:
         table = open_source(select(opened, id=id, columns=wanted), "features", usual_id=self.id_name)
         if table.n_columns != len(self.columns):
             raise InvalidInputError(
-                f"{table.where} has {table.n_columns} columns but the ensemble was made of "
-                f"{len(self.columns)}; give the same ones in the same order."
+                f"{table.where} has {table.n_columns} columns, not {len(self.columns)}; give those of before."
             )
         return table
 
@@ -407,9 +406,7 @@ def open_features(
     if isinstance(source, Features):
         return source
     if isinstance(source, (str, os.PathLike)) and is_store(source):
-        raise InvalidInputError(
-            f"{source} is a store of bigcons, not features; pass the features of the objects."
-        )
+        raise InvalidInputError(f"{source} is a store of bigcons; pass the features of its objects.")
     chosen = select(source, id=id, columns=columns, drop=drop)
     plain = {name: str(v.tolist() if hasattr(v, "tolist") else v) for name, v in given_for(chosen).items()}
     return Features(open_source(chosen, "features"), options=plain)
@@ -506,7 +503,7 @@ class Features:
         if refused:
             raise InvalidInputError(
                 f"{self.where} has columns of types that are no features, {', '.join(refused[:20])}; leave "
-                "them out (drop=, --drop), or convert them to numbers, dates or text, lists to columns."
+                "them out (drop=, --drop), or convert them, lists to columns."
             )
         if texts := [c for c, code in enumerate(codes) if code.kind == CATEGORY]:
             self._learn_texts(codes, texts)
@@ -536,10 +533,9 @@ class Features:
         if odd:
             examples = "; ".join(f"{codes[c].name!r}, such as {text!r}" for c, text in odd.items())
             raise InvalidInputError(
-                f"{self.where} has text that may be numbers or dates in column {examples}; write "
-                "numbers alone, as 1234.5 (or with decimal=',' of bigcons.select, --decimal ,), and convert "
-                "dates, or name the column in categorical= (--categorical) if its values are categories, or "
-                "what is missing in missing= (--missing)."
+                f"{self.where} has text that may be numbers or dates in column {examples}; convert it (or "
+                "pass decimal=',' of bigcons.select, --decimal ,), or name the column in categorical= "
+                "(--categorical), or what is missing in missing= (--missing)."
             )
         for c, words in levels.items():
             kind = HASHED if len(words) > LEVELS else CATEGORY if words else NUMBER

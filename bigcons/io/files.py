@@ -27,7 +27,6 @@ from bigcons.errors import (
     InvalidInputError,
     StoreNotFoundError,
     first_line,
-    shown,
 )
 from bigcons.io.batches import Rows, Source, array_source, count_rows, pandas_index, sliced, with_index
 from bigcons.io.columns import MISSING_WORDS, Selection, loose_number, missing_rule, source_of
@@ -78,8 +77,7 @@ def open_path(source: StorePath | File, role: str, how: Selection) -> Source:
         if files := _files_in(path):
             return open_files(files, role, how, str(path))
         raise InvalidInputError(
-            f"{path} is a folder without tables, or a Zarr array of version 2, which is not read; pass its "
-            f"files, or a pattern such as '{path}/**/*.parquet'."
+            f"{path} is a folder without tables, or a Zarr array of version 2; pass files, or a pattern."
         )
     if isinstance(path, Path) and name.endswith(".npy"):
         return _open_npy(path)
@@ -87,10 +85,7 @@ def open_path(source: StorePath | File, role: str, how: Selection) -> Source:
         return parquet_source(path)
     if name.endswith(_CSV) or how.sep is not None:
         return csv_source(path, STANDARD_INPUT if isinstance(source, StandardInput) else str(path), role, how)
-    raise InvalidInputError(
-        f"{path} has suffix {path.suffix!r}; use {KNOWN}, or pass sep= of "
-        "bigcons.select (--sep) for text of any suffix."
-    )
+    raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}, or name sep= (--sep) for text.")
 
 
 def open_files(paths: Sequence[File], role: str, how: Selection, where: str | None = None) -> Source:
@@ -102,9 +97,8 @@ def open_files(paths: Sequence[File], role: str, how: Selection, where: str | No
     source = joined([open_path(path, role, how) for path in paths], where)
     if role == "labels" and (source.n_columns == 1 or source.names is None):
         raise InvalidInputError(
-            f"{source.where} has {len(paths)} files of one column, or without names, which may be of the "
-            "same objects; pass them to Ensemble.from_runs([...]) (bigcons import --runs) if each is a "
-            "partition, or write one file of all rows if each has other objects."
+            f"{source.where} has {len(paths)} files of one column, or without names; pass them to Ensemble."
+            "from_runs([...]) (bigcons import --runs) if each is a partition, else one file of all rows."
         )
     return source
 
@@ -112,10 +106,7 @@ def open_files(paths: Sequence[File], role: str, how: Selection, where: str | No
 def refuse_bucket(path: StorePath | File) -> None:
     """Raise InvalidInputError for a URL of what is read from a disk only."""
     if not isinstance(place := place_of(path), DiskPlace):
-        raise InvalidInputError(
-            f"{place} cannot be read from a bucket, as labels and features in Parquet, CSV and Zarr can; "
-            "copy it to a disk."
-        )
+        raise InvalidInputError(f"{place} cannot be read from a bucket; copy it, or use Parquet.")
 
 
 def refuse_missing(path: StorePath | Place) -> None:
@@ -140,10 +131,7 @@ def _files_in(folder: File) -> list[File]:
     files = [path for path in folder.iterdir() if not path.name.startswith(".")]
     parquet, text = ([p for p in files if p.name.lower().endswith(ends)] for ends in (PARQUET, _CSV))
     if parquet and text:
-        raise InvalidInputError(
-            f"{folder} has files of Parquet and of text, {parquet[0].name} and {text[0].name}; pass a "
-            f"pattern, such as '{folder}/*{parquet[0].suffix}'."
-        )
+        raise InvalidInputError(f"{folder} has files of Parquet and of text; pass '{folder}/*.csv'.")
     return sorted(parquet or text, key=_natural_order)
 
 
@@ -326,8 +314,8 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
                     if as_text and width == 1 and batch.columns[0].null_count:
                         row = first + batch.columns[0].is_null().index(True).as_py()
                         raise InvalidInputError(
-                            f'{where} has an empty line in place of row {row} (from 0); write NA or "" there '
-                            "if it is an object without a label, else delete it."
+                            f'{where} has an empty line in place of row {row} (from 0); write NA or "" '
+                            "there, or delete it."
                         )
                     yield first, batch.columns
                     first += batch.num_rows
@@ -410,14 +398,12 @@ def _head_of(
     if header is None and (has_numbers or all(name in MISSING_WORDS for name in names)):
         raise InvalidInputError(
             f"{where} begins with the line {','.join(names)[:60]}, which may be a header or an object; pass "
-            "header=True (--header) if these are names of columns, header=False (--no-header) if they are "
-            "values."
+            "header=True (--header) if it has names, header=False (--no-header) if it has values."
         )
     if "" in names[1:] or len(second) != len(names):
         raise InvalidInputError(
-            f"{where} has a header of {len(names)} columns, one without a name, or fewer or more than the "
-            f"{len(second)} values in the next line; name every column but that of the names of rows, delete "
-            "comments, or pass header=False (--no-header) if the first line is an object."
+            f"{where} has a header of {len(names)} columns, one without a name, or not the {len(second)} of "
+            "the next line; name all but that of the names of rows, or pass header=False (--no-header)."
         )
     return names, len(names), n_first
 
@@ -434,9 +420,8 @@ def joined(sources: Sequence[Source], where: str | None = None) -> Source:
             first.index is None,
         ):
             raise InvalidInputError(
-                f"{source.where} has other columns than {Path(first.where).name}, or another order: "
-                f"{shown(source.names or ['no names'])}; write all files with the same ones, or pass them "
-                "to Ensemble.from_runs([...]) (bigcons import --runs) if each is a partition."
+                f"{source.where} has other columns than {Path(first.where).name}, or another order; write "
+                "all alike, or pass them to Ensemble.from_runs([...]) (--runs) if each is a partition."
             )
 
     def load(

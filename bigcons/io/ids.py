@@ -117,12 +117,9 @@ def scan_ids(source: Source, name: str, *, is_index: bool = False) -> Ids:
     except InvalidIdsError as error:
         if not is_index:
             raise
-        raise InvalidIdsError(
-            f"{str(error).rstrip('.')}; or leave out the index, such as by df.reset_index(drop=True) or "
-            "drop='index' (--drop index), or name a column of ids (id=, --id).",
-            column=error.column,
-            row=error.row,
-        ) from None
+        remedy = "or leave it out by df.reset_index(drop=True) or drop='index' (--drop index)."
+        what = f"{str(error).rstrip('.')}; {remedy}"
+        raise InvalidIdsError(what, column=error.column, row=error.row) from None
     return Ids(values, name, is_index)
 
 
@@ -135,19 +132,13 @@ def canonical(raw: Any, name: str, where: str, first: int = 0) -> Any:
     kind = values if isinstance(values, str) else f"type {values.type}"
     is_text, is_number = kind == "type large_string", "int" in kind and kind.startswith("type ")
     if isinstance(values, str) or not (is_text or is_number or values.null_count):
-        raise InvalidIdsError(
-            f"{name} of {where} has ids that are neither all whole numbers nor all text ({kind}); convert "
-            "them to one type.",
-            column=name,
-        )
+        what = f"{name} of {where} has ids that are neither all whole numbers nor all text ({kind})."
+        raise InvalidIdsError(what, column=name)
     missing = values.is_null(nan_is_null=True)
     missing = pc.or_kleene(missing, pc.equal(values, "")) if is_text else missing
     if (row := missing.index(True).as_py()) >= 0:
-        raise InvalidIdsError(
-            f"row {first + row} (from 0) of {where} has no {name}; fill or drop the rows without one.",
-            column=name,
-            row=first + row,
-        )
+        what = f"row {first + row} (from 0) of {where} has no {name}; fill or drop the rows without one."
+        raise InvalidIdsError(what, column=name, row=first + row)
     return values if is_text or values.type == pa.uint64() else values.cast(pa.int64())
 
 
@@ -160,9 +151,7 @@ def joined_ids(parts: Sequence[Any], name: str, where: str, *, is_text: bool) ->
         raise InvalidInputError(f"{where} has no rows; give at least one object.")
     kinds = sorted({_kind_of(part) for part in parts})
     if len(kinds) > 1:
-        raise InvalidIdsError(
-            f"{name} of {where} mixes {' and '.join(kinds)}; convert the ids to one type.", column=name
-        )
+        raise InvalidIdsError(f"{name} of {where} mixes {' and '.join(kinds)}; convert it.", column=name)
     values = pa.concat_arrays(parts)
     if is_text and pc.all(pc.match_substring_regex(values, _WHOLE_NUMBER)).as_py():
         with suppress(pa.ArrowInvalid):  # too large
@@ -213,12 +202,8 @@ def refuse_repeated_ids(values: Any, name: str, where: str) -> None:
     if (at := pc.greater(counts.field("counts"), 1).index(True).as_py()) >= 0:
         value = counts.field("values")[at]
         rows = np.flatnonzero(pc.equal(values, value))[:2].tolist()
-        raise InvalidIdsError(
-            f"{name} {_shown(value)} is in rows {rows[0]} and {rows[1]} (from 0) of {where}; give every row "
-            "an id of its own, or none: without ids, rows keep their order.",
-            column=name,
-            row=rows[1],
-        )
+        what = f"{name} {_shown(value)} is in rows {rows[0]} and {rows[1]} (from 0) of {where}; change it."
+        raise InvalidIdsError(what, column=name, row=rows[1])
 
 
 def rows_of_ids(objects: Ids, ids: Ids, where: str) -> np.ndarray | None:
@@ -235,12 +220,8 @@ def rows_of_ids(objects: Ids, ids: Ids, where: str) -> np.ndarray | None:
     wanted, values = objects.hold().values, ids.hold().values
     unknown = pc.is_null(pc.index_in(values, value_set=wanted))
     if (first := unknown.index(True).as_py()) >= 0:
-        raise InvalidIdsError(
-            f"row {first} (from 0) of {where} has {name} {_shown(values[first])}, which is no "
-            "object; drop it, or append it as an object first.",
-            column=name,
-            row=first,
-        )
+        what = f"row {first} (from 0) of {where} has {name} {_shown(values[first])}, which is no object."
+        raise InvalidIdsError(what, column=name, row=first)
     rows = pc.fill_null(pc.index_in(wanted, value_set=values), MISSING)
     return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
 
@@ -249,11 +230,8 @@ def refuse_other_type(objects: Ids, ids: Ids, where: str) -> None:
     """Raise InvalidIdsError for numbers where the objects have text, and the like."""
     name = ids.facts.name
     if objects.facts.dtype != ids.facts.dtype:
-        raise InvalidIdsError(
-            f"{name} of {where} is {ids.facts.dtype} but the ids of the objects are {objects.facts.dtype}; "
-            "convert them to one type.",
-            column=name,
-        )
+        what = f"{name} of {where} is {ids.facts.dtype} but the ids of the objects are {objects.facts.dtype}"
+        raise InvalidIdsError(f"{what}; convert them to one type.", column=name)
 
 
 def are_positions(ids: Ids, start: int = 0) -> bool:

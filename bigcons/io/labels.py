@@ -88,8 +88,7 @@ def labels_of(found: Any) -> Any:
         raise InvalidInputError(f"{type(found).__name__} is not fitted; call fit first.")
     if hasattr(found, "n_partitions") and not hasattr(found, "fit"):
         raise InvalidInputError(
-            f"an {type(found).__name__} has no labels of a consensus; pass one that was made of it, such as "
-            "bigcons.consensus(ensemble, n_clusters)."
+            f"an {type(found).__name__} has no labels of a consensus; pass one that was made of it."
         )
     return getattr(found, "label_rows", getattr(found, "labels_", found))
 

@@ -61,16 +61,14 @@ def open_source(
     if role == "pairs":  # whose columns are chosen by name
         return source
     if role == "labels" and source.where == "obs" and choice.columns is None:
-        raise InvalidInputError(
-            "obs of an AnnData may have measurements beside partitions; name the partitions, such as "
-            "columns='leiden*' (--columns 'leiden*')."
-        )
+        what = "obs of an AnnData may have measurements, too; pass columns='leiden*' (--columns)."
+        raise InvalidInputError(what)
     if source.where == role == "labels" and isinstance(held, (list, tuple)) and not are_objects:
         n_rows, width = len(held), source.n_columns
         if n_rows < width or (n_rows and hasattr(held[0], "__array__")):
             raise InvalidInputError(
-                f"labels is a list of {n_rows} rows of {width} labels, which may be partitions or objects; "
-                "pass Ensemble.from_runs(x) if rows are partitions, numpy.array(x) if they are objects."
+                f"labels is a list of {n_rows} rows of {width} labels; pass Ensemble.from_runs(x) if rows "
+                "are partitions, numpy.array(x) if they are objects."
             )
     source.is_given = role == "labels" and not is_ensemble and not isinstance(held, Source)
     source.may_be_other = source.is_given and choice.columns is None and not are_objects
@@ -126,9 +124,9 @@ def _open(x: Any, role: str, how: Selection) -> Source:
             return array_source(x, role)
     kind = f"{package}.{name}" if package in ("pandas", "polars", "pyarrow") else name
     raise InvalidInputError(
-        f"{role} of type {kind} cannot be read; pass a dense array, a list of rows, a pandas, polars or "
-        f"Arrow table (of a series x.to_frame(), of a lazy frame x.collect(), of a dict pandas.DataFrame(x) "
-        f"or Ensemble.from_runs(x)), a dask array or dataframe, an AnnData, or a path to {KNOWN}."
+        f"{role} of type {kind} cannot be read; pass an array, a list of rows, a table (of a series "
+        f"x.to_frame(), of a lazy frame x.collect(), of a dict pandas.DataFrame(x) or "
+        f"Ensemble.from_runs(x)), or a path to {KNOWN}."
     )
 
 
@@ -152,9 +150,7 @@ def _open_h5ad(path: Any, role: str, how: Selection) -> Source:
     try:
         import anndata
     except ImportError as error:
-        raise MissingDependencyError(
-            f"{path} is read by anndata, which is not installed; run pip install anndata."
-        ) from error
+        raise MissingDependencyError(f"{path} is read by anndata; run pip install anndata.") from error
     refuse_missing(path)
     check_file(Path(path))
     with reading(path, "AnnData"):

@@ -46,7 +46,6 @@ from bigcons.store.ensemble_store import (
     Content,
     Header,
     RowsWriter,
-    StoredRows,
 )
 from bigcons.store.generator import Generator
 from bigcons.store.reshaping import SoftSources
@@ -57,14 +56,19 @@ from bigcons.validation import check_int
 
 def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
     """Store what is given as a new ensemble; the suffix tells if in Parquet."""
-    header = content.header
     with new_store(path, overwrite, KIND) as folder:
-        writer = RowsWriter(folder, header, content.categories, parquet=names_parquet(path))
-        with progress("labels to the store", header.n_objects) as listener:
-            for block in rechunk(content.blocks, header.chunk_rows):
-                writer.write(block.astype(header.dtype, copy=False))
-                listener.advance(len(block))
-        writer.commit()
+        write_rows(folder, content, is_parquet=names_parquet(path))
+
+
+def write_rows(folder: Place, content: Content, *, is_parquet: bool) -> None:
+    """Write what is given to the folder of a store."""
+    header = content.header
+    writer = RowsWriter(folder, header, content.categories, parquet=is_parquet)
+    with progress("labels to the store", header.n_objects) as listener:
+        for block in rechunk(content.blocks, header.chunk_rows):
+            writer.write(block.astype(header.dtype, copy=False))
+            listener.advance(len(block))
+    writer.commit()
 
 
 def hold(content: Content, listener: Progress | None = None) -> tuple[np.ndarray, Header, Categories]:
@@ -77,12 +81,8 @@ def hold(content: Content, listener: Progress | None = None) -> tuple[np.ndarray
         start += len(block)
         if listener is not None:
             listener.advance(len(block))
-    return rows, held(header), content.categories
-
-
-def held(header: Header) -> Header:
-    """Return a header with its ids in memory."""
-    return header if header.ids is None else header._replace(ids=header.ids.hold())
+    ids = None if header.ids is None else header.ids.hold()
+    return rows, header._replace(ids=ids), content.categories
 
 
 # New ensembles
@@ -132,7 +132,7 @@ def content_of(
     content = _read(source, names, known=known, may_be_empty=may_be_empty, budget=to_read)
     header = content.header._replace(provenance=provenance, generator=generator)
     if chunk_rows is None:
-        chunk_rows = _chunk_rows(header)
+        chunk_rows = default_rows(header)
         if budget is not None:
             id_bytes = 0 if header.ids is None else math.ceil(header.ids.row_bytes)
             row_bytes = header.dtype.itemsize * header.n_columns + id_bytes
@@ -175,7 +175,7 @@ def _read(
     return Content(header, categories, blocks)
 
 
-def _chunk_rows(header: Header) -> int:
+def default_rows(header: Header) -> int:
     """Return the default rows per chunk, of memberships halved until a block is small."""
     rows = default_chunk_rows(header.n_objects, header.n_columns)
     while header.is_soft and rows > MIN_CHUNK_ROWS and 4 * header.n_columns * rows > 1 << 24:
@@ -186,25 +186,26 @@ def _chunk_rows(header: Header) -> int:
 # Appends
 
 
-def with_objects(source: Source | SoftSources, header: Header, categories: Categories) -> Content:
-    """Return the header and categories of an ensemble with more objects, and the rows of these.
+Read = Callable[[int, int], np.ndarray]
+"""Returns rows of an ensemble."""
 
-    New label values come after the known ones.
-    """
+
+def with_objects(source: Source | SoftSources, header: Header, categories: Categories, read: Read) -> Content:
+    """Return an ensemble, of which ``read`` returns rows, with more objects; new labels come last."""
     if isinstance(source, SoftSources):
         if (source.n_clusters != header.n_clusters).any():
             u = int((source.n_clusters != header.n_clusters).argmax())
             raise InvalidInputError(
-                f"memberships of {header.names[u]!r} have {source.n_clusters[u]} clusters but the ensemble "
-                f"has {header.n_clusters[u]}; give the same clusters, in the same order."
+                f"memberships of {header.names[u]!r} have {source.n_clusters[u]} clusters, not "
+                f"{header.n_clusters[u]} as in the ensemble; give the same."
             )
-    else:
-        source = _in_order_of(header, source)
-        if source.n_columns != len(header.names):
-            raise InvalidInputError(
-                f"labels has {source.n_columns} partitions but the ensemble has {len(header.names)}; "
-                "give one column for each."
-            )
+    elif source.names is not None and sorted(source.names) == sorted(header.names):
+        source = source.selected([source.names.index(name) for name in header.names])
+    elif source.n_columns != len(header.names) or not (_generic(source.names) or _generic(header.names)):
+        raise InvalidInputError(
+            f"{source.where} has other columns than the {len(header.names)} partitions of the ensemble, "
+            f"{shown(header.names)}; leave some out (drop=, --drop), or add empty ones."
+        )
     both = zip(header.n_clusters, categories, strict=True)
     known = [np.arange(k) if values is None else values for k, values in both]
     more, new_categories, blocks = _read(source, header.names, known=known, may_be_empty=True)
@@ -215,14 +216,19 @@ def with_objects(source: Source | SoftSources, header: Header, categories: Categ
         provenance=_appended(header, objects=more.n_objects),
         ids=_ids_of_more(header, source.ids, source.where),
     )
-    return Content(grown, new_categories, blocks)
+    old = (read(b.start, b.stop) for b in row_blocks(header.n_objects, header.chunk_rows))
+    return Content(grown, new_categories, chain(old, blocks))
 
 
 def with_partitions(
-    source: Source | SoftSources, names: Sequence[str] | None, header: Header, categories: Categories
+    source: Source | SoftSources,
+    names: Sequence[str] | None,
+    header: Header,
+    categories: Categories,
+    read: Read,
 ) -> Content:
-    """Return the header and categories of an ensemble with more partitions, and the columns of these."""
-    if names is None and source.names is not None and _generic(source.names) and isinstance(source, Source):
+    """Return an ensemble, of which ``read`` returns rows, with more partitions."""
+    if names is None and isinstance(source, Source) and _generic(source.names):
         names = [f"p{len(header.names) + u}" for u in range(source.n_columns)]
     rows = None
     if header.ids is not None and source.ids is not None:
@@ -231,10 +237,9 @@ def with_partitions(
         refuse_other_rows("labels", source.ids, "the ensemble", range(header.n_objects))
     more, new_categories, blocks = _read(source, names, beside=header.names)
     if rows is None and more.n_objects != header.n_objects:
-        by_id = "" if header.ids is None else ", or id= with the column of their ids"
         raise InvalidInputError(
-            f"{source.where} has {more.n_objects:,} objects but the ensemble has {header.n_objects:,}; "
-            f"give one row for each, -1 where a label is missing, NaN where memberships are{by_id}."
+            f"{source.where} has {more.n_objects:,} objects but the ensemble has {header.n_objects:,}; give "
+            "one row for each, or id= with the column of their ids."
         )
     grown = header._replace(
         names=[*header.names, *more.names],
@@ -243,53 +248,20 @@ def with_partitions(
         provenance=_appended(header, partitions=len(more.names)),
         ids=header.ids or source.ids,
     )
-    return Content(grown, [*categories, *new_categories], blocks if rows is None else _joined(blocks, rows))
 
+    def side_by_side() -> Iterator[np.ndarray]:
+        """Yield old columns and new ones; those of objects without a row are missing."""
+        new = blocks
+        if rows is not None:
+            given = np.concatenate([*blocks])
+            missing = np.full((1, given.shape[1]), MISSING if given.dtype.kind == "i" else 0, given.dtype)
+            new = [np.concatenate([given, missing])[rows]]
+        start = 0
+        for block in rechunk(new, header.chunk_rows):
+            yield np.hstack([read(start, start + len(block)), block])
+            start += len(block)
 
-def _joined(blocks: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield labels or memberships in the order of the objects: ``rows`` of the blocks, -1 of none."""
-    given = np.concatenate([*blocks])
-    missing = MISSING if given.dtype.kind == "i" else 0
-    given = np.concatenate([given, np.full((1, given.shape[1]), missing, given.dtype)])
-    for block in row_blocks(len(rows), BLOCK_ROWS):
-        yield given[rows[block.start : block.stop]]
-
-
-def append_in_memory(
-    rows: np.ndarray, grown: Content, *, partitions: bool
-) -> tuple[np.ndarray, Header, Categories]:
-    """Return labels or memberships, header and categories with what is appended."""
-
-    def read(start: int, stop: int) -> np.ndarray:
-        """Return old rows."""
-        return rows[start:stop]
-
-    grown = grown._replace(header=grown.header._replace(chunk_rows=_chunk_rows(grown.header)))
-    return hold(grown._replace(blocks=_grown_blocks(read, len(rows), grown, partitions=partitions)))
-
-
-def append_to_store(folder: Place, stored: StoredRows, grown: Content, *, partitions: bool) -> None:
-    """Write a grown store to ``folder``."""
-    writer = RowsWriter(folder, grown.header, grown.categories, parquet=stored.is_parquet)
-    for block in _grown_blocks(stored.read, stored.header.n_objects, grown, partitions=partitions):
-        writer.write(block)
-    writer.commit()
-
-
-def _grown_blocks(
-    read: Callable[[int, int], np.ndarray], n_old: int, grown: Content, *, partitions: bool
-) -> Iterator[np.ndarray]:
-    """Yield chunks of old rows, then new ones, or of both together."""
-    rows, dtype = grown.header.chunk_rows, grown.header.dtype
-    if not partitions:
-        old = (read(block.start, block.stop) for block in row_blocks(n_old, rows))
-        blocks = (block.astype(dtype, copy=False) for block in chain(old, grown.blocks))
-        yield from rechunk(blocks, rows)
-        return
-    start = 0
-    for block in rechunk(grown.blocks, rows):
-        yield np.hstack([read(start, start + len(block)), block]).astype(dtype, copy=False)
-        start += len(block)
+    return Content(grown, [*categories, *new_categories], side_by_side())
 
 
 def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
@@ -301,42 +273,18 @@ def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
         return None  # numbered on, as the rest of a data frame is
     if known is None or ids is None:
         name = next(one.facts.name for one in (ids, known) if one is not None)
-        raise InvalidIdsError(
-            f"of the objects of the ensemble and of {where}, one have ids, {name!r}, the others none; pass "
-            "id= with their column, or leave out the id of the new ones, as by df.reset_index(drop=True).",
-            column=name,
-        )
+        what = f"of the objects of the ensemble and of {where}, one have ids, {name!r}, the others none"
+        remedy = "pass id=, or leave out the id of the new ones, as by df.reset_index(drop=True)"
+        raise InvalidIdsError(f"{what}; {remedy}.", column=name)
     refuse_other_type(known, ids, where)
     values = pa.concat_arrays([known.hold().values, ids.hold().values])
     refuse_repeated_ids(values, known.facts.name, f"the ensemble with {where}")
     return known.others(values)
 
 
-def _in_order_of(header: Header, table: Source) -> Source:
-    """Return ``table`` with its columns in the order of the partitions if their names are the same.
-
-    Raises InvalidInputError if both have names other than the default ones and these differ.
-    """
-    if table.names is None:
-        return table
-    names = list(table.names)
-    if sorted(names) == sorted(header.names):
-        return table.selected([names.index(name) for name in header.names])
-    if _generic(names) or _generic(header.names):
-        return table
-    check_distinct(names)
-    unknown = [name for name in names if name not in header.names]
-    lacking = [name for name in header.names if name not in names]
-    raise InvalidInputError(
-        f"{table.where} has other columns than the partitions of the ensemble: "
-        f"{shown(unknown) or 'none'} too many, {shown(lacking) or 'none'} too few; leave out columns with "
-        "drop= (--drop), write empty cells for partitions without labels, or give an array in their order."
-    )
-
-
-def _generic(names: Sequence[str]) -> bool:
-    """Return whether all names are numbers, like the default ones: ``p0, p1, ...`` or ``0, 1, ...``."""
-    return all(re.fullmatch(r"p?\d+", name) for name in names)
+def _generic(names: Sequence[str] | None) -> bool:
+    """Return whether there are no names, or numbers, like ``p0, p1, ...`` or ``0, 1, ...``."""
+    return all(re.fullmatch(r"p?\d+", name) for name in names or ())
 
 
 def _appended(header: Header, **what: int) -> dict[str, Any]:

@@ -541,7 +541,7 @@ class Ensemble(Objects):
             source = SoftSources(labels, self.names, **selection)
         else:
             source = _table_of(select(labels, **selection), are_objects=True, usual_id=self.id_name)
-        return self._append(partial(building.with_objects, source), partitions=False)
+        return self._append(partial(building.with_objects, source))
 
     def append_partitions(
         self, labels: Any, names: Sequence[str] | None = None, **selection: Any
@@ -564,13 +564,13 @@ class Ensemble(Objects):
             source = _table_of(table, are_objects=True, usual_id=self.id_name)
             if source.ids is None and "drop" not in selection:
                 refuse_other_rows("labels", names_of_rows(labels), "the ensemble", names_of_rows(self))
-        return self._append(partial(building.with_partitions, source, names), partitions=True)
+        return self._append(partial(building.with_partitions, source, names))
 
-    def _append(self, grow: Callable[[Header, Categories], Content], *, partitions: bool) -> Ensemble:
-        """Append what ``grow`` returns for the header and categories; a store is locked, then reopened."""
+    def _append(self, grow: Callable[[Header, Categories, building.Read], Content]) -> Ensemble:
+        """Take the grown ensemble; a store is locked, then reopened."""
         if isinstance(self._labels, np.ndarray):
-            grown = grow(self._header, self.categories)
-            self._take(*building.append_in_memory(self._labels, grown, partitions=partitions))
+            labels, header, categories = building.hold(grow(self._header, self.categories, self.read))
+            self._take(labels, header._replace(chunk_rows=building.default_rows(header)), categories)
             return self
         if self._mode != "a":
             raise errors.InvalidInputError(
@@ -579,8 +579,8 @@ class Ensemble(Objects):
         place = self._labels.place
         with commit.new_store(place, overwrite=True, kind=KIND) as folder:
             stored = StoredRows(place)
-            grown = grow(stored.header, stored.categories())
-            building.append_to_store(folder, stored, grown, partitions=partitions)
+            grown = grow(stored.header, stored.categories(), stored.read)
+            building.write_rows(folder, grown, is_parquet=stored.is_parquet)
         stored = StoredRows(place)
         self._take(stored, stored.header, None)
         return self

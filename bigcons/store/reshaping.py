@@ -84,8 +84,8 @@ def read_runs(
         n_objects = len(codes) if n_objects is None else n_objects
         if len(codes) != n_objects:
             raise InvalidInputError(
-                f"run {name!r} has {len(codes):,} labels but there are {n_objects:,} objects; give each run "
-                "a label for every object, -1 where it is missing, or ids to join them by."
+                f"run {name!r} has {len(codes):,} labels but there are {n_objects:,} objects; give one for "
+                "each, -1 where it is missing, or ids to join them by."
             )
         if folder is not None:
             np.save(folder / f"{len(columns)}.npy", codes)
@@ -111,9 +111,8 @@ def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], lis
     is_list = isinstance(runs, (Sequence, np.ndarray)) and not isinstance(runs, str)
     if not is_list or not len(runs):
         raise InvalidInputError(
-            f"runs has type {type(runs).__name__} or no entries; pass a list with an entry for each "
-            "partition: its labels, or a file of them; a table with a column for each goes to "
-            "Ensemble.from_labels."
+            f"runs has type {type(runs).__name__} or no entries; pass a list of labels or files, one for "
+            "each partition; a table with a column for each goes to Ensemble.from_labels."
         )
     if any(run is None or isinstance(run, (int, float, np.number, np.bool_)) for run in runs):
         raise InvalidInputError(
@@ -140,8 +139,7 @@ def _source_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Source:
         columns = f": {', '.join(source.names[:4])}" if source.names else ""
         raise InvalidInputError(
             f"run {name!r}, {source.where}, has {source.n_columns} columns{columns}; name the one with its "
-            "labels by columns= (--columns) and that of the ids by id= (--id), or pass a vector with the "
-            "label of each object, such as clustering.membership."
+            "labels by columns= (--columns) and that of the ids by id= (--id)."
         )
     return source
 
@@ -154,8 +152,7 @@ def _objects_of(sources: Sequence[Source], names: Sequence[str]) -> Ids | None:
         return None
     if None in ids:
         raise InvalidInputError(
-            f"run {names[ids.index(None)]!r} has labels without ids, beside runs with ids; give all of "
-            "them ids, or pass ids= with those of all objects in the order of the labels."
+            f"run {names[ids.index(None)]!r} has labels without ids, beside runs with ids; give all ids."
         )
     for one, name in zip(given, names, strict=True):
         refuse_other_type(given[0], one, f"run {name!r}")
@@ -264,8 +261,7 @@ class SoftSources:
         is_list = isinstance(tables, Sequence) or getattr(tables, "ndim", 0) == 3
         if not is_list or isinstance(tables, str) or not len(tables):
             raise InvalidInputError(
-                f"memberships has type {type(tables).__name__}; pass a list of tables "
-                "(n_objects, n_clusters), one for each partition."
+                f"memberships has type {type(tables).__name__}; pass a list of tables, one per partition."
             )
         self.names: list[str] = partition_names(names, len(tables), "tables", first)
         self.n_objects: int = 0
@@ -284,14 +280,11 @@ class SoftSources:
             if table.n_rows != self.n_objects:
                 raise InvalidInputError(
                     f"{where} have {table.n_rows or 0:,} objects but those before have {self.n_objects:,}; "
-                    "give one row per object, in the same order, NaN where it is missing."
+                    "give a row for each, NaN where it is missing."
                 )
             if self.ids is not None and table.ids and rows_of_ids(self.ids, table.ids, where) is not None:
-                raise InvalidIdsError(
-                    f"{where} have {table.ids.facts.name} in another order than those before; give all "
-                    "tables in one order.",
-                    column=table.ids.facts.name,
-                )
+                what = f"{where} have {table.ids.facts.name} in another order than those before."
+                raise InvalidIdsError(what, column=table.ids.facts.name)
             self.ids = self.ids or table.ids
             self._tables.append(table)
         self.n_clusters: np.ndarray = np.array([table.n_columns for table in self._tables], np.int64)
@@ -320,7 +313,7 @@ class SoftSources:
                     i = int(np.argmax(bad))
                     raise InvalidInputError(
                         f"memberships of object {block.start + i} in {name!r} have sum {sums[i]:g} and "
-                        f"minimum {values[i].min():g}; give probabilities, or all NaN where it is missing."
+                        f"minimum {values[i].min():g}; give probabilities, or all NaN."
                     )
                 memberships[:, first:last] = values / np.where(missing, 1.0, sums)[:, None]
             yield memberships
@@ -363,17 +356,14 @@ def read_pairs(
     """
     names = list(PAIR_COLUMNS if columns is None else columns)
     if len(names) != len(PAIR_COLUMNS):
-        raise InvalidInputError(
-            f"columns={names}; give four names, of the columns {', '.join(PAIR_COLUMNS)}.",
-            parameter="columns",
-        )
+        what = f"columns={names}; give four names, of the columns {', '.join(PAIR_COLUMNS)}."
+        raise InvalidInputError(what, parameter="columns")
     if n_objects is not None:
         check_int("n_objects", n_objects, at_least=0, at_most=MAX_OBJECTS)
     if any((table.names or []).count(name) != 1 for name in names):
         stated = f"the columns {', '.join(table.names)}" if table.names else "no column names"
-        raise InvalidPairsError(
-            f"{table.where} has {stated}; it needs the integer columns {', '.join(names)}.", path=table.where
-        )
+        what = f"{table.where} has {stated}; it needs the integer columns {', '.join(names)}."
+        raise InvalidPairsError(what, path=table.where)
     parts = [Edges(*(np.empty(0, dtype) for dtype in (np.int32, np.int32, np.uint16, np.uint16)))]
     n_rows, last = 0, -1
     with progress("check pairs", table.n_rows or 0, "pairs") as listener:
@@ -389,11 +379,8 @@ def read_pairs(
             DataBudget(budget).check(needed, f"the pairs in {table.where}, which are sorted,", remedy)
     if n_objects is None and (n_rows == 0 or last >= max(1 << 24, 100 * n_rows)):
         # more objects than this, and than this many for each pair, are numbers that are no rows
-        raise InvalidPairsError(
-            f"{table.where} has {n_rows:,} pairs and a largest object {last:,}; number the objects from 0 "
-            f"without gaps, or give n_objects={last + 1} if there are that many.",
-            path=table.where,
-        )
+        what = f"{table.where} has {n_rows:,} pairs and a largest object {last:,}; number from 0, or give"
+        raise InvalidPairsError(f"{what} n_objects={last + 1}.", path=table.where)
     edges = Edges(*map(np.concatenate, zip(*parts, strict=True)))
     del parts
     number = edges.i.astype(np.int64) << 32 | edges.j
@@ -402,11 +389,8 @@ def read_pairs(
         number, edges = number[order], Edges(*(column[order] for column in edges))
         if (repeated := np.flatnonzero(number[1:] == number[:-1])).size:
             at = repeated[0]
-            raise InvalidPairsError(
-                f"{table.where} lists the pair {names[0]}={edges.i[at]}, {names[1]}={edges.j[at]} twice; "
-                "keep one of them.",
-                path=table.where,
-            )
+            what = f"{table.where} lists the pair {names[0]}={edges.i[at]}, {names[1]}={edges.j[at]} twice"
+            raise InvalidPairsError(f"{what}; keep one of them.", path=table.where)
     return edges, last + 1 if n_objects is None else n_objects
 
 
@@ -430,11 +414,8 @@ def _checked_pairs(
     if bad.any():
         at = int(np.argmax(bad))
         got = ", ".join(f"{name}={column[at]}" for name, column in zip(names, values, strict=True))
-        raise InvalidPairsError(
-            f"row {first + at} of {where} has {got}, but 0 <= {names[0]} < {names[1]} < {most} and "
-            f"0 <= {names[2]} <= {names[3]} <= {MAX_SEEN} must hold; correct or remove it.",
-            path=where,
-            row=first + at,
-        )
+        rule = f"0 <= {names[0]} < {names[1]} < {most} and 0 <= {names[2]} <= {names[3]} <= {MAX_SEEN}"
+        what = f"row {first + at} of {where} has {got}, but {rule} must hold; correct or remove it."
+        raise InvalidPairsError(what, path=where, row=first + at)
     kinds = (np.int32, np.int32, np.uint16, np.uint16)
     return Edges(*(column.astype(kind, copy=False) for column, kind in zip(values, kinds, strict=True)))

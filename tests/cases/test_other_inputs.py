@@ -137,7 +137,7 @@ def test_columns_of_lists_are_neither_features_nor_labels(column):
     table = pa.table({"v": column, "x": [0, 1]})
     with refused(r"'v' \(list<.*lists to columns"):
         open_features(table)
-    with refused(r"'v' has labels .*use a column of labels for each partition"):
+    with refused("'v' has labels that are neither .*list"):
         Ensemble.from_labels(table)
 
 

@@ -201,5 +201,5 @@ def test_transform__refuses_columns_that_are_missing_or_of_another_kind():
     for name, column in {"x": ["1", "z", "2"], "day": [1, 2, 3]}.items():
         with refused(f"column '{name}' of features"):
             encoding.transform(table.set_column(table.column_names.index(name), name, pa.array(column)))
-    with refused("has 2 columns but the ensemble was made of 3"):
+    with refused("has 2 columns, not 3"):
         encoding.transform(np.zeros((2, 2)))

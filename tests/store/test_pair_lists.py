@@ -189,7 +189,7 @@ def test_import_pairs__into_itself_or_over_another(tmp_path):
 
 def test_import_pairs__refuses_a_budget_that_is_too_small(tmp_path):
     a_table().to_parquet(tmp_path / "pairs.parquet")
-    with pytest.raises(MemoryBudgetError, match="raise memory to") as caught:
+    with pytest.raises(MemoryBudgetError, match="raise it to") as caught:
         import_pairs(tmp_path / "pairs.parquet", tmp_path / "pairs.zarr", memory="100B")
     assert caught.value.needed > caught.value.budget
     assert "pairs.zarr" not in names_in(tmp_path)
