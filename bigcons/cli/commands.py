@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from shlex import join, quote
 from typing import Any
@@ -18,7 +17,6 @@ from bigcons.cli.options import (
     CHOSEN,
     PATH,
     READING,
-    TABLE,
     argument,
     command,
     emit,
@@ -26,8 +24,7 @@ from bigcons.cli.options import (
     output_option,
     table,
 )
-from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
-from bigcons.memory import PROCESS_BYTES, parse_size
+from bigcons.errors import InvalidInputError, StoreExistsError
 
 
 @command(
@@ -130,9 +127,9 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     """Cluster FEATURES many times.
 
     The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .tsv (or these compressed), .npy
-    or .zarr with one row per object, a folder of files, a pattern such as "data/*.parquet", several files, a
-    URL of these such as s3://bucket/data.parquet, or -, standard input; it is read in blocks and need not fit
-    in memory. Repeating the command resumes an interrupted run and finds the result of a finished one.
+    or .zarr with one row per object, a folder of files, a pattern such as "data/*.parquet", several files, or
+    a URL of these such as s3://bucket/data.parquet; it is read in blocks and need not fit in memory.
+    Repeating the command resumes an interrupted run and finds the result of a finished one.
 
     Each parameter of the function of the scheme, such as bigcons.generate.kmeans, is a further option:
     --n-partitions, --n-clusters K, MIN:MAX or split, --standardize or --no-standardize, --train auto, all or
@@ -146,7 +143,7 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     common = (*reading, "out", "overwrite", "resume", *options)
     parameters, of_all = (cli.parameters_of(f, without=common) for f in (function, make_partitions))
     parameters |= {name: of_all[name] for name in GeneratorOptions.__annotations__ if name in of_all}
-    features = click.Argument(["features"], nargs=-1, required=True, type=TABLE)
+    features = click.Argument(["features"], nargs=-1, required=True, type=PATH)
     paths, given = cli.parse_further(f"Scheme {scheme!r}", words, features, parameters)
     if needed := {name for name, p in parameters.items() if p.default is p.empty} - given.keys():
         raise click.UsageError(f"Scheme {scheme!r} needs {', '.join(map(cli.option_name, sorted(needed)))}.")
@@ -174,7 +171,7 @@ def _open_features(paths: Sequence[str], reading: dict[str, Any]) -> Any:
 
 
 @command(
-    argument("features", nargs=-1, required=True, type=TABLE),
+    argument("features", nargs=-1, required=True, type=PATH),
     output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER"),
     *(*CHOSEN, *READING, "n_clusters", "method"),
     option("--n-partitions", type=click.IntRange(min=1), default=100, help="Number of partitions."),
@@ -195,13 +192,8 @@ def run(
     generate`, and need not fit in memory; each step keeps to the memory budget. A budget that is too small
     for the method is refused before generating, with -k auto once the number is known. Repeating the command
     resumes an interrupted run and finds the result of a finished one; an ensemble that is there is used for
-    another -k, too. What was chosen is printed, with the time of each step, after the columns of few values,
-    if any, of which each cluster has only one.
+    another -k, too. What was chosen is printed, with the time of each step.
     """
-    from bigcons.io.files import refuse_missing
-
-    for path in features:
-        refuse_missing(path)  # methods take seconds to import
     if n_clusters is None:
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
 
@@ -224,16 +216,6 @@ def run(
     with cli.telling_finished(consensus_path, "run", overwrite) as is_there:
         model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
     solve_seconds = None if is_there else time.perf_counter() - generated
-    followed = None
-    if not data.is_sparse:  # else of very many columns, none of which stands out
-        # what the process may hold of data; where no block of them fits, it remains unknown
-        left = max(parse_size(options["memory"]) - PROCESS_BYTES, 1000)
-        with suppress(MemoryBudgetError):
-            chosen, solved = _selected(features, reading, *CHOSEN), bc.Consensus.open(consensus_path)
-            profiles = bc.metrics.cluster_profiles(chosen, solved, memory=left)
-            followed = profiles.followed
-            if followed:
-                click.echo(profiles.followed_in_words(), err=True)
     result = {
         "ensemble": {
             "path": ensemble_path,
@@ -252,7 +234,7 @@ def run(
         },
     }
     emit(
-        {"kind": "run", **result, "followed": followed},
+        {"kind": "run", **result},
         cli.facts(result),
         *_ending(consensus_path, ensemble_path, out.rstrip("/")),
     )
@@ -262,7 +244,7 @@ def run(
 
 
 @command(
-    argument("tables", nargs=-1, required=True, type=TABLE),
+    argument("tables", nargs=-1, required=True, type=PATH),
     output_option("Store for the ensemble or the pairs (.zarr or .parquet)."),
     *(*CHOSEN, "sep", "header", "missing"),
     option("--runs", is_flag=True, help="Each of the TABLES is a partition, with a column of labels."),
@@ -274,8 +256,6 @@ def run(
            "--columns are then its four columns.  [default: i,j,n_agree,n_seen]"),
     option("--n-objects", type=click.IntRange(min=1), help="Number of objects in --pairs.  [default: as a "
            ".parquet of bigcons states, else the largest in a pair, plus 1]"),
-    option("--chunk-rows", type=click.IntRange(min=1),
-           help="Rows per chunk of the store.  [default: chosen by size]"),
     *("memory", "overwrite"),
 )  # fmt: skip
 def import_(
@@ -292,9 +272,9 @@ def import_(
 
     The table is a .parquet, .csv, .tsv (or these compressed), .npy or .zarr with one row per object and one
     column per partition, a folder of files, a pattern such as "labels/*.parquet", a URL of these such as
-    s3://bucket/labels.parquet, or -, standard input; missing labels are empty, NaN or negative. The table is
-    streamed and need not fit in memory. What may be read in two ways, such as a first line of numbers in a
-    .csv, is refused unless an option tells.
+    s3://bucket/labels.parquet; missing labels are empty, NaN or negative. The table is streamed and need not
+    fit in memory. What may be read in two ways, such as a first line of numbers in a .csv, is refused unless
+    an option tells.
 
     With --runs, each of the TABLES is one partition. With --long, the table has a row for each label, such as
     the votes of workers on tasks. With --memberships, each of the TABLES, in these
@@ -345,7 +325,7 @@ def import_(
 
 @command(
     argument("ensemble", type=PATH),
-    argument("tables", nargs=-1, required=True, type=TABLE),
+    argument("tables", nargs=-1, required=True, type=PATH),
     option("--objects", "what", flag_value="objects", help="Rows of TABLES are further objects."),
     option("--partitions", "what", flag_value="partitions", help="Columns of TABLES are further partitions."),
     *(*CHOSEN, "sep", "header", "missing"),
@@ -375,30 +355,24 @@ def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | 
 
 
 @command(
-    argument("ensemble", type=TABLE),
+    argument("ensemble", type=PATH),
     output_option("Store for the pairs (.zarr)."),
-    option("--per-object", type=float, help="Mean number of pairs per object.  [default: 30]"),
-    option("--share", type=float, help="Instead: fraction of all pairs."),
-    option("--n-pairs", type=int, help="Instead: number of pairs."),
-    option("--tiles", type=cli.Literal("auto"), default="auto", metavar="N|auto|none",
-           help="Draw block by block, each block of objects with itself and N others; none: from all pairs; "
-           "auto: block by block if the pairs exceed the memory budget."),
+    option("--per-object", type=float, default=30.0, help="Mean number of pairs per object."),
     *("random_state", "memory", "client", "overwrite"),
 )  # fmt: skip
-def sample(ensemble: str, out: str, overwrite: bool, **options: Any) -> None:
+def sample(ensemble: str, out: str, per_object: float, overwrite: bool, **options: Any) -> None:
     """Draw random pairs of objects and count their agreements.
 
     For each pair, counts the partitions of ENSEMBLE that label both objects and those that put them in the
-    same cluster, for use with `bigcons solve --pairs`. Pairs that are drawn block by block, as with --tiles,
-    go directly to disk.
+    same cluster, for use with `bigcons solve --pairs`. `bigcons.coassociation.sample` also takes a share of
+    all pairs or their number.
     """
-    sizes = cli.taken(options, ("per_object", "share", "n_pairs"))
-    asked = {name: value for name, value in sizes.items() if value is not None} or {"per_object": 30.0}
-    if len(asked) > 1:
-        raise click.UsageError("Give only one of --per-object, --share and --n-pairs.")
     with cli.telling_finished(out, "call", overwrite):
-        pairs = bc.coassociation.sample(ensemble, **asked, **options, out=out, overwrite=overwrite)
-    emit({"kind": "pairs", "path": out, "n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, **asked})
+        pairs = bc.coassociation.sample(
+            ensemble, per_object=per_object, **options, out=out, overwrite=overwrite
+        )
+    facts = {"n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, "per_object": per_object}
+    emit({"kind": "pairs", "path": out, **facts})
 
 
 COMMON = ("n_clusters", "random_state", "out", "client", "memory", "resume")
@@ -429,16 +403,11 @@ def solve(
     --divergence l2|kl, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
     not given take the method's defaults; those it does not have are refused.
     """
-    from bigcons.io.files import refuse_missing
-
-    if words and not words[0].startswith("-"):
-        refuse_missing(words[0])  # methods take seconds to import
-
     from bigcons.disk.commit import is_store
 
     what, parameters = f"Method {method!r}", cli.parameters_of(bc.METHODS[method], without=COMMON)
     chosen, reading = cli.taken(options, CHOSEN), cli.taken(options, ("sep", "header", "missing"))
-    ensemble, given = cli.parse_further(what, words, click.Argument(["ensemble"], type=TABLE), parameters)
+    ensemble, given = cli.parse_further(what, words, click.Argument(["ensemble"], type=PATH), parameters)
     given |= {name: value for name, value in options.items() if value is not None}
     given.setdefault("n_clusters", _n_clusters_of(method, n_clusters))
     if foreign := given.keys() - inspect.signature(bc.METHODS[method]).parameters.keys():
@@ -534,11 +503,11 @@ def methods(name: str | None) -> None:
 
 
 @command(
-    argument("features", nargs=-1, required=True, type=TABLE),
+    argument("features", nargs=-1, required=True, type=PATH),
     option("--with", "folder", required=True, type=PATH, metavar="FOLDER",
            help="Output of `bigcons run`, or the store of a consensus."),
     output_option("File for the labels: .parquet or .csv; or - for CSV to standard output.",
-                  name="FILE", kind=PATH),
+                  name="FILE"),
     *("id", "header", "sep", "decimal", "memberships", "client", "overwrite"),
 )  # fmt: skip
 def place(features: tuple[str, ...], folder: str, out: str, id: str | None, **options: Any) -> None:
@@ -673,8 +642,6 @@ def plot(consensus: str, out: str, suffix: str, overwrite: bool, **options: Any)
     from bigcons.report import figures_of
 
     folder = Path(out)
-    if folder.is_file():
-        raise InvalidInputError(f"{out} is a file, but figures need a folder; give the path of a folder.")
     figures = figures_of(consensus, **options)
     if not figures:
         raise InvalidInputError(f"{consensus} has nothing to draw; give --ensemble as well.")
@@ -691,7 +658,7 @@ def plot(consensus: str, out: str, suffix: str, overwrite: bool, **options: Any)
 @command(
     argument("consensus", type=PATH),
     output_option("File for the labels: .parquet or .csv; or - for CSV to standard output.",
-                  name="FILE", kind=PATH),
+                  name="FILE"),
     "memberships",
     option("--confidence", is_flag=True, help="Also write confidence, second_labels, second_confidence."),
     option("--min-confidence", type=float, metavar="P", help="Confidence below which a label is -1."),

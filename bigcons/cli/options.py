@@ -12,7 +12,6 @@ import json
 import logging
 import re
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -26,7 +25,7 @@ JSON, OPTIONS = "bigcons.json", "bigcons.options"
 """Keys of what a context carries: whether to print JSON, and the options of the command."""
 
 STANDARD = "-"
-"""The path of standard input and output."""
+"""The path of standard output."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """All but tabs and ends of lines, and what turns the direction of writing."""
@@ -148,45 +147,6 @@ PATH = click.Path(readable=False)
 """A path or URL as typed: shells complete it as a file name, and whatever opens it checks it."""
 
 
-class TablePath(click.Path):
-    """The path of an input; "-" is standard input, kept in a temporary file because tables are read twice."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, of standard input that of a file that is removed when the command ends."""
-        from bigcons.disk.places import disk_errors, temporary_folder
-        from bigcons.io.files import StandardInput
-
-        if value != STANDARD:
-            return super().convert(value, param, ctx)
-        root = (ctx or click.get_current_context()).find_root()
-        if root.meta.get("bigcons.stdin"):
-            raise click.UsageError("Standard input, -, can be read once only; give another path.", ctx)
-        if sys.stdin is None:
-            raise click.UsageError("Standard input, -, is closed; give a path, or direct a file to it.", ctx)
-        root.meta["bigcons.stdin"] = True
-        path, checksum = root.with_resource(temporary_folder()) / "standard-input.csv", 0
-        with disk_errors(path), path.open("wb") as copy:
-            while part := sys.stdin.buffer.read(1 << 20):
-                copy.write(part)
-                checksum = zlib.crc32(part, checksum)
-        copied = StandardInput(path)
-        copied.checksum = checksum
-        return copied
-
-
-class StorePath(click.Path):
-    """The path of an output that is no stream."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path; refuse "-"."""
-        if value == STANDARD:
-            raise click.BadParameter("- is standard output, which holds no store; give a path.", ctx, param)
-        return super().convert(value, param, ctx)
-
-
-TABLE = TablePath(readable=False, allow_dash=True)
-
-
 # Values
 
 
@@ -287,10 +247,9 @@ SHARED = {
 }  # fmt: skip
 
 
-def output_option(help_text: str, *, name: str = "STORE", kind: click.Path | None = None) -> Decorator:
+def output_option(help_text: str, *, name: str = "STORE") -> Decorator:
     """Return the required option ``-o``, the destination of the result."""
-    kind = StorePath(readable=False) if kind is None else kind
-    return click.option("-o", "--out", required=True, type=kind, metavar=name, help=help_text)
+    return click.option("-o", "--out", required=True, type=PATH, metavar=name, help=help_text)
 
 
 def _set_verbosity(count: int) -> None:

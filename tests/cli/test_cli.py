@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import bigcons
 from bigcons import Consensus, Ensemble, PairTable
 from bigcons.cli import main
-from bigcons.cli.options import COMMANDS, _missing, with_options
+from bigcons.cli.options import COMMANDS, with_options
 from bigcons.disk import commit
 from bigcons.errors import ConsensusWarning, warn_user
 from bigcons.run.engine import SerialEngine
@@ -129,10 +129,7 @@ def test_import__stores_tables_of_memberships(ran, run, tmp_path):
     assert_fails_in_one_line(run("solve soft.zarr -m mixture -k 2 -o other.zarr"), "ensemble.harden()")
 
 
-@pytest.mark.parametrize(
-    ("options", "n_pairs"),
-    [("--per-object 10", 1500), ("--share 0.1", 4485), ("--n-pairs 77", 77), ("", 4500)],
-)
+@pytest.mark.parametrize(("options", "n_pairs"), [("--per-object 10", 1500), ("", 4500)])
 def test_sample__counts_as_many_pairs_as_asked(ensemble, ran, options, n_pairs):
     result = ran(f"sample {ensemble} -o pairs.zarr {options}")
     # pairs that no partition sees are left out
@@ -214,8 +211,7 @@ def test_mistyped_words__are_recognized_before_the_input_is_read(run, line, word
         ("solve {0} -o c.zarr -m mcla -k 2:4", "-k range(2, 5)"),
         ("solve {0} -o c.zarr -m furthest -k auto", "does not choose n_clusters"),
         ("solve {0} -o c.zarr -k 3 --memory much", "--memory much"),
-        ("sample {0} -o p.zarr --tiles 1", "--tiles 1"),
-        ("sample {0} -o p.zarr --share 2", "--share 2"),
+        ("sample {0} -o p.zarr --per-object 0", "--per-object 0"),
         ("sample {0} -o p.zarr --scheduler mpi", "--scheduler mpi is unknown"),
     ],
 )
@@ -252,7 +248,7 @@ def test_plot__draws_every_figure(consensus, ran, run):
     figures = ran(f"plot {consensus} -o figures --ensemble ensemble.zarr")["figures"]
     drawn = ["coassociation", "memberships", "partitions", "trust"]  # clusters do not overlap
     assert names("figures") == [f"{name}.png" for name in drawn]
-    assert_fails_in_one_line(run(f"plot {consensus} -o labels.csv"), "is a file, but figures need a folder")
+    assert_fails_in_one_line(run(f"plot {consensus} -o labels.csv"), "labels.csv")
     assert all(Path(figure).read_bytes().startswith(b"\x89PNG") for figure in figures)
     assert_fails_in_one_line(run(f"plot {consensus} -o figures"), "exists", "--overwrite")
     assert run(f"plot {consensus} -o figures --overwrite --scheduler serial").exit_code == 0
@@ -454,25 +450,3 @@ def test_scheduler__is_an_address_without_a_scheme(run, tmp_path, monkeypatch):
 def test_messages__name_options_in_the_place_of_parameters(message, shown):
     flags = {"client": "--scheduler", "memory": "--memory", "n_clusters": "-k"}
     assert with_options(message, flags | {"random_state": "--random-state"}) == shown
-
-
-@pytest.mark.parametrize(
-    ("given", "missing"),
-    [
-        ([], None),
-        (["a=1"], {"a": ["1"]}),
-        (["a=1,b=-9,?"], {"a": ["1"], "b": ["-9", "?"]}),
-        (["a=1", "b=2", "a=3"], {"a": ["1", "3"], "b": ["2"]}),
-        (["x,y", '"p,q"'], ["x", "y", "p,q"]),
-        (["a="], {"a": []}),
-        ([""], []),
-    ],
-)
-def test_missing__is_of_all_columns_or_of_each(given, missing):
-    assert _missing(None, None, tuple(given)) == missing
-
-
-@pytest.mark.parametrize("given", [["a=1", "x"], ["x", "a=1"], ["a=", "x"]])
-def test_missing__of_all_columns_and_of_one_is_refused(given):
-    with pytest.raises(click.BadParameter, match=f"^{given[0]}, {given[1]} mixes"):
-        _missing(None, None, tuple(given))

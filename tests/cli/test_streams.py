@@ -88,13 +88,6 @@ def test_standard_error__full_or_closed_does_not_stop_the_work(made, shell):
     assert "n_objects        300" in run.stdout
 
 
-def test_standard_input__closed_is_told(made):
-    run = bigcons("import - -o closed.zarr", made, shell="<&-")
-    assert run.returncode == 2
-    assert "Error: Standard input, -, is closed; give a path" in run.stderr
-    assert "Traceback" not in run.stderr
-
-
 @pytest.mark.parametrize(
     ("command", "out", "n_bytes"),
     [

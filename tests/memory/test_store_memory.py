@@ -160,7 +160,7 @@ def test_sample_command__of_all_pairs_that_fit_keeps_the_whole_process_within_it
     labels = np.random.default_rng(0).integers(-1, 3, (1_000_000, 40), np.int8)
     Ensemble.from_labels(labels).save(tmp_path / "e.zarr")
     out, budget = str(tmp_path / "p.zarr"), "500MB"
-    how = ["--n-pairs", "3400000", "--memory", budget, "-o", out]
+    how = ["--per-object", "6.8", "--memory", budget, "-o", out]
     peak = run(COMMAND, arguments=[str(tmp_path / "e.zarr"), *how])
     assert PairTable.open(out).provenance["sampled"] == "uniform"
     assert peak <= parse_size(budget)
