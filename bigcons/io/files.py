@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     File = Path | BucketPlace
     """A file or folder, on a disk or in a bucket."""
 
-STANDARD_INPUT = "standard input"
 IN_MEMORY = "in memory"
 
 _COMPRESSED = {"": None, ".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -84,7 +83,7 @@ def open_path(source: StorePath | File, role: str, how: Selection) -> Source:
     if name.endswith(PARQUET):
         return parquet_source(path)
     if name.endswith(_CSV) or how.sep is not None:
-        return csv_source(path, STANDARD_INPUT if isinstance(source, StandardInput) else str(path), role, how)
+        return csv_source(path, str(path), role, how)
     raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}, or name sep= (--sep) for text.")
 
 
@@ -162,24 +161,16 @@ def is_list_of_paths(x: Any) -> bool:
 # Provenance
 
 
-class StandardInput(str):
-    """The path of the file to which standard input was copied, with the CRC-32 of the content."""
-
-    checksum: int
-
-
 def describe(source: Any) -> str:
     """Return in words what a table is made of: paths, or the type of what is in memory."""
     source = source_of(source)
     if is_list_of_paths(source):
         return ", ".join(map(describe, source))
-    if isinstance(source, StandardInput):
-        return STANDARD_INPUT
     return os.fspath(source) if isinstance(source, (str, os.PathLike)) else type(source).__name__
 
 
 def origin(source: Any) -> str:
-    """Return the paths that a table is read from, standard input, or "in memory"."""
+    """Return the paths that a table is read from, or "in memory"."""
     source = source_of(source)
     is_read = isinstance(source, (str, os.PathLike)) or is_list_of_paths(source)
     return describe(source) if is_read else IN_MEMORY
@@ -189,7 +180,7 @@ def provenance_of_files(source: Any, given: dict[str, Any]) -> dict[str, Any]:
     """Return the provenance of what is made of a table: its source, the options ``given``, and its version.
 
     The version of a file, of the files of a folder or a pattern, or of several, tells whether they have
-    changed: it is a checksum of their names, sizes and times of change, of standard input of its content.
+    changed: it is a checksum of their names, sizes and times of change.
     Other sources have none.
     """
     if isinstance(source, Selection):
@@ -206,8 +197,6 @@ def provenance_of_files(source: Any, given: dict[str, Any]) -> dict[str, Any]:
 def _versions_of(source: Any) -> list[Any]:
     """Return what tells whether the files at a path have changed; nothing without files there."""
     source = source_of(source)
-    if isinstance(source, StandardInput):
-        return [source.checksum]
     if not isinstance(source, (str, os.PathLike)):
         return []
     place, path = place_of(source), file_of(source)
