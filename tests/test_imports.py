@@ -42,12 +42,6 @@ def test_import__leaves_heavy_packages_alone():
     assert modules_after("\n".join(lines)).isdisjoint(HEAVY)
 
 
-@pytest.mark.parametrize("command", ["solve nowhere.zarr -k 2 -o c.zarr", "run nowhere.csv -k 2 -o r"])
-def test_import__waits_until_the_input_is_known_to_be_there(command):
-    code = f"from bigcons.cli import main\ntry: main({command.split()})\nexcept SystemExit: pass"
-    assert modules_after(code).isdisjoint({"sklearn", "scipy", "numba"})
-
-
 def test_import__of_the_package_leaves_numpy_alone():
     assert "numpy" not in modules_after("import bigcons")
 
