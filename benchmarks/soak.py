@@ -53,14 +53,14 @@ MARK = "BIGCONS_SOAK"
 """Environment variable by which the processes started here are known."""
 SHARES = (0.8, 0.9, 1.0)
 """The share of the objects that are there at each solve of a round."""
-N_PARTITIONS, N_CLUSTERS, TOL, SEED = 20, 6, 1e-7, 0
+N_PARTITIONS, N_CLUSTERS, SEED = 20, 6, 0
 LEAK_MB = 1.0
 MOST_STOPS = 20
 """Errors of one solve that name lost workers, after each of which the call is repeated."""
 
 
-def model_on(client: str) -> PCC:
-    return PCC(N_CLUSTERS, tol=TOL, random_state=SEED, client=client)
+def model_on(client: str, tol: float) -> PCC:
+    return PCC(N_CLUSTERS, tol=tol, random_state=SEED, client=client)
 
 
 def bits_of(path: Path) -> str:
@@ -142,14 +142,14 @@ def serve(seconds: float) -> None:
 
 
 def kill_a_solve(
-    ensemble: Path, out: Path, address: str, seconds: float, rng: np.random.Generator, log: Path
+    ensemble: Path, out: Path, address: str, tol: float, seconds: float, rng: np.random.Generator, log: Path
 ) -> str:
     """Begin a solve in a process of its own and kill it; return when that was.
 
     That is within ``seconds`` of its first pass or, of one in five, before it.
     """
     snapshot = out.with_name(f"{out.name}.partial") / "snapshot.npz"
-    options = f"-k {N_CLUSTERS} --tol {TOL} --random-state {SEED} --scheduler {address} -o {out}".split()
+    options = f"-k {N_CLUSTERS} --tol {tol} --random-state {SEED} --scheduler {address} -o {out}".split()
     command = [sys.executable, "-m", "bigcons", "solve", str(ensemble), "-m", "pcc", *options]
     with log.open("a") as errors:
         process = subprocess.Popen(command, stdout=errors, stderr=errors)
@@ -167,11 +167,11 @@ def kill_a_solve(
     return "in a pass" if snapshot.exists() else "before the first pass"
 
 
-def finish(ensemble: Path, out: Path, address: str, stops: list[str]) -> None:
+def finish(ensemble: Path, out: Path, address: str, tol: float, stops: list[str]) -> None:
     """Make the call until it ends; an error of one line about lost workers may stop it."""
     for _ in range(MOST_STOPS):
         try:
-            model_on(address).fit(ensemble, out=out)
+            model_on(address, tol).fit(ensemble, out=out)
             return
         except (ExecutionError, InvalidInputError) as error:
             expected = ("died one after another", "does not answer", "scheduler was lost")
@@ -237,7 +237,9 @@ def mark_of(process: psutil.Process) -> str | None:
 # The run
 
 
-def soak(n_objects: int, minutes: float, kill_seconds: float, chunk_rows: int | None, folder: Path) -> Any:
+def soak(
+    n_objects: int, minutes: float, kill_seconds: float, chunk_rows: int | None, tol: float, folder: Path
+) -> Any:
     work, temporary, logs = folder / "work", folder / "temporary", folder / "logs"
     for path in (work, temporary, logs):
         path.mkdir(parents=True)
@@ -251,7 +253,7 @@ def soak(n_objects: int, minutes: float, kill_seconds: float, chunk_rows: int | 
     for stage in range(n_stages):
         growing.grow(stage)
         began = time.perf_counter()
-        model_on("threads").fit(growing.path, out=outs[stage])
+        model_on("threads", tol).fit(growing.path, out=outs[stage])
         seconds.append(time.perf_counter() - began)
         quiet.append(bits_of(outs[stage]))
         print(f"quiet solve of {growing.sizes[stage]:,} objects: {seconds[-1]:.1f} s", flush=True)
@@ -269,10 +271,11 @@ def soak(n_objects: int, minutes: float, kill_seconds: float, chunk_rows: int | 
                     shutil.rmtree(path)
             growing.grow(stage)
             out = outs[stage]
-            moment = kill_a_solve(growing.path, out, cluster.address, seconds[stage], rng, logs / "solves")
+            log = logs / "solves"
+            moment = kill_a_solve(growing.path, out, cluster.address, tol, seconds[stage], rng, log)
             moments[moment] += 1
             started = time.perf_counter()
-            finish(growing.path, out, cluster.address, stops)
+            finish(growing.path, out, cluster.address, tol, stops)
             took = time.perf_counter() - started
             what = f"solve {len(solves)}, killed {moment}"
             if bits_of(out) != quiet[stage]:
@@ -336,10 +339,10 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         if given.smallest:
-            found = soak(2000, 0.0, 25.0, 256, Path(folder))
+            found = soak(2000, 0.0, 25.0, 800, 1e-5, Path(folder))
         else:
             n_objects = int(given.millions * 1e6)
-            found = soak(n_objects, given.minutes, given.kill_seconds, None, Path(folder))
+            found = soak(n_objects, given.minutes, given.kill_seconds, None, 1e-7, Path(folder))
     print(json.dumps({name: value for name, value in found.items() if name != "solves"}, indent=1))
     out = given.out or (None if given.smallest else RESULTS)
     if out:
