@@ -4,7 +4,6 @@ import itertools
 import pickle
 import warnings
 
-import distributed
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,6 +16,7 @@ from bigcons.federated import ColumnSite, RowSite, fit_columns, fit_rows, fit_ro
 from bigcons.methods.bce import VariationalBCE, state_of
 from bigcons.methods.pass_clusterer import expected_counts, first_partition
 from bigcons.metrics import adjusted_rand
+from tests.support.clusters import local_client
 from tests.support.strategies import label_matrices
 
 K = 3
@@ -192,10 +192,7 @@ def test_actors__fit_rows_as_local_sites_do_and_no_label_crosses(tmp_path):
     parts, how = np.array_split(ensemble.read(0, 20_000), 2), {"n_init": 1, "max_iter": 25, "tol": 1e-3}
     local, sites = [RowSite(part) for part in parts], []
     expected = fit_rows(local, 2, **how, random_state=0)
-    with (
-        distributed.LocalCluster(dashboard_address=":0", n_workers=2, threads_per_worker=1) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with local_client(n_workers=2) as client, client.as_current():
         for number, (worker, part) in enumerate(zip(sorted(client.run(int)), parts, strict=True)):
             path = str(tmp_path / f"{number}.npy")
             np.save(path, part)

@@ -15,7 +15,6 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import distributed
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -49,6 +48,7 @@ from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output
 from bigcons.store.ensemble import import_labels
+from tests.support.clusters import local_client
 from tests.support.deaths import start, survivor_of_writes
 from tests.support.s3 import keys_below, s3_server
 from tests.support.stores import values_of
@@ -107,10 +107,7 @@ def on_disk(planted, tmp_path_factory):
 @pytest.fixture(scope="module")
 def client(bucket):
     """A worker that knows where the bucket is."""
-    with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with local_client(threads_per_worker=2) as client:
         yield client
 
 

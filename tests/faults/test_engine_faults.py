@@ -19,6 +19,7 @@ from bigcons.memory import row_blocks
 from bigcons.run.dask import DaskEngine, connect
 from bigcons.run.engine import SerialEngine, fold
 from bigcons.version import __version__
+from tests.support.clusters import local_client
 
 pytestmark = pytest.mark.slow
 
@@ -36,13 +37,7 @@ PYTHON = sys.version_info[:2]
 
 @contextmanager
 def workers(n_workers, **options):
-    with (
-        dask.config.set(SETTINGS),
-        distributed.LocalCluster(
-            dashboard_address=":0", n_workers=n_workers, threads_per_worker=1, **options
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with dask.config.set(SETTINGS), local_client(n_workers, **options) as client:
         yield client
 
 

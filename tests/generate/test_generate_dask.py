@@ -8,22 +8,19 @@ from pathlib import Path
 
 import dask
 import dask.array
-import distributed
 import numpy as np
 import pytest
 
 from bigcons import ConsensusTree, datasets, generate
 from bigcons.errors import MemoryBudgetError
+from tests.support.clusters import local_client
 
 N_OBJECTS = 5000  # a whole segment and a part of one
 
 
 @pytest.fixture(scope="module")
 def client():
-    with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with local_client() as client:
         yield client
 
 
@@ -69,12 +66,7 @@ def test_generate__refuses_workers_whose_own_limit_is_too_small(points):
     """They were killed and started again until the call failed; it is refused before it starts."""
     options = {"n_clusters": 3, "n_partitions": 2, "random_state": 0, "memory": "2GB"}
     refusal = r"^kmeans needs .* in Dask worker .* limit of 400 MB"
-    with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, dashboard_address=":0", memory_limit="400MB"
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with local_client(memory_limit="400MB") as client:
         for train in ("auto", "all"):
             with pytest.raises(MemoryBudgetError, match=refusal):
                 generate.kmeans(points, client=client, train=train, **options)

@@ -3,13 +3,13 @@
 Threads are in the contract of estimators.
 """
 
-import distributed
 import numpy as np
 import pytest
 
 from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.run.engine import ThreadsEngine
+from tests.support.clusters import local_client
 from tests.support.engines import RepeatedTasks
 from tests.support.fits import bits, quiet
 
@@ -55,10 +55,7 @@ def stored(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cluster():
     """Two threads of another process, which loads each kernel once; `test_same_bits` has two processes."""
-    with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with local_client(threads_per_worker=2) as client:
         yield client
 
 

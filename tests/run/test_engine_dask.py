@@ -19,6 +19,7 @@ from bigcons.memory import row_blocks
 from bigcons.run.dask import DaskEngine, connect
 from bigcons.run.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
 from bigcons.run.survey import MemoryPlan
+from tests.support import clusters
 
 CLUSTERS = {
     "threads": {"processes": False, "n_workers": 1, "threads_per_worker": 2},
@@ -29,12 +30,8 @@ CLUSTERS = {
 @contextmanager
 def cluster_of(**options):
     """A cluster, of one worker of one thread unless told otherwise, and its client."""
-    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, **options}
-    with (
-        distributed.LocalCluster(dashboard_address=":0", **options) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield cluster, client
+    with clusters.local_client(**{"processes": False, **options}) as client:
+        yield client.cluster, client
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)

@@ -3,12 +3,12 @@
 import os
 import signal
 
-import distributed
 import pytest
 
 from bigcons import PCC, PairTable
 from bigcons.run.dask import DaskEngine
 from bigcons.run.engine import ThreadsEngine
+from tests.support.clusters import local_client
 from tests.support.fits import bits
 from tests.support.solves import SOLVES, WEIGHTED, parameters, store_data
 from tests.support.stores import names_in
@@ -47,10 +47,7 @@ def expected(fit):
 @pytest.fixture(scope="module")
 def client():
     """The client of two processes of one thread."""
-    with (
-        distributed.LocalCluster(dashboard_address=":0", n_workers=2, threads_per_worker=1) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with local_client(n_workers=2) as client:
         yield client
 
 
