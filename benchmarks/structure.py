@@ -117,9 +117,7 @@ def nested(n: int, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return x, classes
 
 
-def ensembles(
-    n: int, seeds: range, *, smallest: bool = False
-) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+def ensembles(n: int, seeds: range, *, smallest: bool = False) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """Yield what every ensemble is, and its labels (n, M); if ``smallest`` of one data set for each kind."""
     n_each = 1 if smallest else None
     for seed, (name, make), kind in product(seeds, list(CONTINUA.items())[:n_each], (*KINDS, MANY)):
