@@ -143,6 +143,13 @@ def _solution(folder: Path) -> bytes:
     return np.asarray(found.labels).tobytes()
 
 
+def _store(folder: Path, labels: np.ndarray, *, overwrite: bool = False) -> None:
+    """Store labels as a consensus."""
+    facts: dict[str, Any] = {"n_objects": len(labels), "n_clusters": int(labels.max()) + 1}
+    with Consensus.create(folder / "x", **facts, memberships=False, overwrite=overwrite) as writer:
+        writer.write(0, labels.astype(np.int32))
+
+
 WORK = {
     "append": Work(
         lambda f: Ensemble.from_labels(LABELS).save(f / "x", chunk_rows=8),
@@ -150,8 +157,8 @@ WORK = {
         _labels,
     ),
     "commit": Work(
-        lambda f: Consensus.write(f / "x", LABELS[:, 0].astype(np.int32), None),
-        lambda f: Consensus.write(f / "x", LABELS[:, 1].astype(np.int32), None, overwrite=True),
+        lambda f: _store(f, LABELS[:, 0]),
+        lambda f: _store(f, LABELS[:, 1], overwrite=True),
         _solution,
     ),
     "passes": Work(

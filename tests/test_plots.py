@@ -16,6 +16,7 @@ from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.metrics import cluster_overlap, reliability, trust, vat_order
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble
+from tests.support.stores import write_consensus
 
 
 def three_groups(n_objects=60, n_partitions=12, seed=0):
@@ -80,7 +81,7 @@ def test_coassociation__puts_clusters_together_that_are_joined():
 def test_memberships__sorts_by_cluster_then_confidence_those_of_an_array_and_of_a_store(tmp_path):
     values = some_memberships()
     figure = plots.memberships(values)
-    stored = Consensus.write(tmp_path / "c.zarr", values.argmax(axis=1), values, chunk_rows=16)
+    stored = write_consensus(tmp_path / "c.zarr", values.argmax(axis=1), values, chunk_rows=16)
     np.testing.assert_array_equal(
         *(heat_map(plots.memberships(source, n_objects=30)) for source in (stored, values))
     )
@@ -210,7 +211,7 @@ def test_reliability__draws_the_bins_that_have_objects():
 def test_trust__draws_clusters_and_the_share_of_objects_below_each_confidence(tmp_path):
     truth, labels = three_groups()
     found = trust(labels, truth)
-    stored = Consensus.write(tmp_path / "c.zarr", truth, None, trust=found, chunk_rows=16)
+    stored = write_consensus(tmp_path / "c.zarr", truth, None, trust=found, chunk_rows=16)
     sizes = np.bincount(truth)
     for source in (found, stored):
         left, right = plots.trust(source).axes

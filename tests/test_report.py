@@ -12,12 +12,13 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
-from bigcons import MCLA, Consensus, Ensemble, Report, plots, select
+from bigcons import MCLA, Ensemble, Report, plots, select
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, UnknownColumnError
 from bigcons.metrics import cluster_profiles, partition_agreement, trust
 from bigcons.report import cell
+from tests.support.stores import write_consensus
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -34,7 +35,7 @@ def told(tmp_path_factory):
     memberships[np.arange(300), classes] = 1
     memberships[:2] = 1
     memberships /= memberships.sum(axis=1, keepdims=True)
-    store = Consensus.write(
+    store = write_consensus(
         folder / "c.zarr", classes, memberships, chunk_rows=64, trust=trust(ensemble, classes),
         history={"pass": [1, 2, 3, 4], "objective": [9.0, 5.0, 4.5, 4.0], "gap": [1.0, 0.1, 0.01, None],
                  "seconds": [0.5, 0.25, 0.25, 1.0], "memory": [10**9, 3 * 10**9, 2 * 10**9, 10**9]},
@@ -85,7 +86,7 @@ def test_report__notes_copies_of_partitions_and_warns_of_useless_ones(tmp_path):
 
 def test_report__weighs_labels_by_the_ensemble_where_the_store_has_no_trust(told, tmp_path):
     ensemble, classes, store, _ = told
-    bare = Consensus.write(tmp_path / "bare.zarr", classes, None)
+    bare = write_consensus(tmp_path / "bare.zarr", classes, None)
     weighed, stored = Report(bare, ensemble=ensemble, pictures=False), Report(store, pictures=False)
     assert weighed.least_certain.equals(stored.least_certain)
     assert weighed.clusters.equals(stored.clusters)
@@ -178,7 +179,7 @@ def test_report__draws_the_tree_down_to_the_clusters_of_the_consensus(monkeypatc
 def test_report__draws_the_graph_of_clusters_if_any_overlap(tmp_path, share, is_drawn):
     memberships = np.where(np.arange(60)[:, None] % 3 == np.arange(3), 1 - share, share / 2)
     labels = memberships.argmax(axis=1).astype(np.int32)
-    store = Consensus.write(tmp_path / "c.zarr", labels, memberships.astype(np.float32))
+    store = write_consensus(tmp_path / "c.zarr", labels, memberships.astype(np.float32))
     assert ("Graph of the clusters" in Report(store).html()) == is_drawn
 
 
@@ -293,7 +294,7 @@ def test_ids__come_with_the_least_certain_objects_and_are_compared_with_the_feat
     known = Ensemble.from_labels(table, id="who")
     assert known.to_pandas().index.tolist() == table["who"].to_pylist()
     assert known.select(["b"]).ids.tolist() == known.save(tmp_path / "e.zarr").select(["b"]).ids.tolist()
-    stored = Consensus.write(tmp_path / "c.zarr", classes, np.eye(classes.max() + 1)[classes], ids=known)
+    stored = write_consensus(tmp_path / "c.zarr", classes, np.eye(classes.max() + 1)[classes], ids=known)
     report = Report(stored, features=table, pictures=False)
     rows = report.least_certain["object"].to_pylist()
     assert report.least_certain["id"].to_pylist() == [f"c{row}" for row in rows]

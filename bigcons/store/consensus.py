@@ -95,63 +95,6 @@ class Consensus(stores.Objects):
         return cls(stores.Store(place_of(path), KIND))
 
     @classmethod
-    def write(
-        cls,
-        path: StorePath,
-        labels: np.ndarray,
-        memberships: np.ndarray | None,
-        *,
-        trust: Trust | None = None,
-        ids: Any = None,
-        chunk_rows: int = BLOCK_ROWS,
-        overwrite: bool = False,
-        **description: Mapping[str, Any] | None,
-    ) -> Consensus:
-        """Store ``labels`` ``(n_objects,)`` and ``memberships`` ``(n_objects, n_clusters)`` at ``path``.
-
-        Without memberships, only labels are stored. Memberships may be any array-like that can be sliced; it
-        is read block by block. ``trust`` is what `bigcons.metrics.trust` returns for them. ``ids`` identify
-        the objects: an array, a column of a data frame, or an ensemble of the same objects that has some.
-        ``description`` are ``history``, ``parameters``, ``results`` and ``provenance``, mappings.
-        """
-        labels = np.asarray(labels)
-        if memberships is not None and not hasattr(memberships, "shape"):
-            memberships = np.asarray(memberships)
-        shape: Any = None if memberships is None else memberships.shape
-        fits = labels.ndim == 1 and labels.size > 0 and labels.dtype.kind in "iu"
-        if fits and shape is None:
-            n_clusters = max(int(labels.max()) + 1, 1)
-        else:
-            fits = fits and len(shape) == 2 and shape[0] == labels.size
-            n_clusters = shape[1] if fits else 0
-        if not fits or labels.min() < -1 or labels.max() >= n_clusters:
-            raise InvalidInputError(
-                f"labels has shape {labels.shape} and type {labels.dtype}, memberships {shape}; pass "
-                "(n_objects,) integers, -1 where missing, and (n_objects, n_clusters), neither empty."
-            )
-        with cls.create(
-            path,
-            n_objects=len(labels),
-            n_clusters=n_clusters,
-            chunk_rows=chunk_rows,
-            overwrite=overwrite,
-            memberships=memberships is not None,
-            ids=stores.ids_of(ids),
-        ) as writer:
-            writer.describe(**description)
-            columns: dict[str, Any] = {"labels": labels}
-            if memberships is not None:
-                columns["memberships"] = memberships
-            if trust is not None:
-                writer.create_arrays(trust=True)
-                writer.describe_trust(trust.clusters, trust.partitions, trust.temperature)
-                columns |= {name: getattr(trust, name) for name in TRUST}
-            for block in row_blocks(len(labels), chunk_rows):
-                part = {name: values[block.start : block.stop] for name, values in columns.items()}
-                writer.note(write_rows(writer.arrays, block.start, part))
-        return cls.open(path)
-
-    @classmethod
     @contextmanager
     def create(
         cls,

@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from bigcons import MCLA, Consensus, Ensemble, consensus_tree
+from bigcons import MCLA, Ensemble, consensus_tree
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.metrics import trust
+from tests.support.stores import write_consensus
 
 IDS = [f"c{i}" for i in range(60)]
 TRUTH = np.arange(60) % 3
@@ -97,8 +98,8 @@ def test_tree__is_told_and_drawn_and_kept_by_a_consensus(run):
 
 def test_export__writes_the_confidence_and_leaves_out_labels_below_one(run):
     ensemble, classes = planted_ensemble(200, 8, random_state=0)
-    told = Consensus.write("told.zarr", classes, None, trust=trust(ensemble, classes))
-    Consensus.write("untold.zarr", classes, None)
+    told = write_consensus("told.zarr", classes, None, trust=trust(ensemble, classes))
+    write_consensus("untold.zarr", classes, None)
     assert run("export told.zarr -o t.parquet --confidence").exit_code == 0
     assert pd.read_parquet("t.parquet")["confidence"].to_numpy().tobytes() == told.trust.confidence.tobytes()
     assert run("export told.zarr -o t.parquet --min-confidence 0.9 --overwrite").exit_code == 0

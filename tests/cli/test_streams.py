@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bigcons import Consensus, Ensemble
+from bigcons import Ensemble
+from tests.support.stores import write_consensus
 
 pytestmark = [
     pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full"),
@@ -30,7 +31,7 @@ def made(tmp_path_factory):
     pairs = [f"{i},{j},1,2" for i in range(100) for j in range(i + 1, 100)]
     (folder / "pairs.csv").write_text("\n".join(["i,j,n_agree,n_seen", *pairs]))
     history = {"pass": [1, 2], "objective": [2.0, 1.0]}
-    Consensus.write(folder / "c.zarr", labels[:, 0].astype(np.int32), None, history=history)
+    write_consensus(folder / "c.zarr", labels[:, 0].astype(np.int32), None, history=history)
     return folder
 
 
@@ -74,7 +75,7 @@ def test_standard_output__closed_is_told_before_anything_is_done(made, command):
 
 @pytest.mark.parametrize("command", ["export long.zarr -o -", "--help"])
 def test_standard_output__whose_reader_ends_is_left_in_silence(made, command):
-    Consensus.write(made / "long.zarr", np.zeros(200_000, np.int32), None, overwrite=True)
+    write_consensus(made / "long.zarr", np.zeros(200_000, np.int32), None, overwrite=True)
     assert bigcons(command, made, shell="| head -n 1 | cat; exit 0").stderr == ""
     assert bigcons(command, made, shell="| true").stderr == ""
 

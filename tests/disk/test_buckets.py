@@ -51,7 +51,7 @@ from bigcons.store.ensemble import import_labels
 from tests.support.clusters import local_client
 from tests.support.deaths import start, survivor_of_writes
 from tests.support.s3 import keys_below, s3_server
-from tests.support.stores import values_of
+from tests.support.stores import values_of, write_consensus
 
 FOLDER = r"data-[0-9a-f]{32}"
 SOLVE = {"n_clusters": 5, "random_state": 3, "tol": 0.0, "max_iter": 4}
@@ -631,7 +631,7 @@ def test_read__distinguishes_an_unreachable_server_from_damage(planted):
     with s3_server() as other:
         ensemble = planted.save(f"{other}/e.zarr", chunk_rows=1024)
         pairs = coassociation.sample(planted, per_object=3, out=f"{other}/p.zarr", random_state=0)
-        consensus = Consensus.write(f"{other}/c.zarr", [0, 1], np.eye(2))
+        consensus = write_consensus(f"{other}/c.zarr", [0, 1], np.eye(2))
         others = ZarrArray(ensemble.stored.data / "labels")
     reads = [lambda: ensemble.read(0, 10), lambda: pairs.read(0, 10), lambda: consensus.labels]
     for read in (*reads, lambda: others[0:10]):

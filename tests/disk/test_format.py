@@ -13,11 +13,12 @@ import pytest
 import zarr
 from pyarrow import parquet
 
-from bigcons import Consensus, Ensemble, PairTable
+from bigcons import Ensemble, PairTable
 from bigcons.disk import schema
 from bigcons.disk.arrays import CODECS, ZarrArray
 from bigcons.disk.places import place_of
 from bigcons.metrics import trust
+from tests.support.stores import write_consensus
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
 RNG = np.random.default_rng(0)
@@ -44,13 +45,13 @@ def a_table(path):
 def a_consensus(path):
     memberships = RNG.dirichlet(np.ones(4), 70).astype(np.float32)
     facts = {"history": {"objective": [2.0, 1e-7]}, "parameters": {"method": "PCC", "tol": np.inf}}
-    Consensus.write(path, memberships.argmax(axis=1), memberships, chunk_rows=32, **facts)
+    write_consensus(path, memberships.argmax(axis=1), memberships, chunk_rows=32, **facts)
 
 
 def a_trusted_consensus(path):
     labels = np.concatenate([[-1], RNG.integers(0, 3, 69)])
     found = trust(RNG.integers(-1, 4, (70, 5)), labels, client="serial")
-    Consensus.write(path, labels, None, chunk_rows=32, trust=found)
+    write_consensus(path, labels, None, chunk_rows=32, trust=found)
 
 
 def an_ensemble_with_ids(path):
@@ -62,7 +63,7 @@ def an_ensemble_with_ids(path):
 
 
 def a_consensus_with_ids(path):
-    Consensus.write(path, np.arange(70) % 3, None, chunk_rows=32, ids=np.arange(70)[::-1] - (1 << 62))
+    write_consensus(path, np.arange(70) % 3, None, chunk_rows=32, ids=np.arange(70)[::-1] - (1 << 62))
 
 
 STORES = {

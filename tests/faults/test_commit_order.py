@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks import system_calls
-from bigcons import Consensus, Ensemble, PairTable
+from bigcons import Ensemble, PairTable
 from bigcons.disk import commit
 from bigcons.disk.checkpoint import Snapshots
+from tests.support.stores import write_consensus
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the path of a descriptor in /proc")
 
@@ -69,7 +70,7 @@ def pairs():
 
 
 def consensus(folder):
-    return Consensus.write(folder / "x", LABELS[:, 0], None, chunk_rows=8)
+    return write_consensus(folder / "x", LABELS[:, 0], None, chunk_rows=8)
 
 
 # What prepares, and what is recorded of it: everything that commits at `x`.
@@ -92,7 +93,7 @@ COMMITS = {
     "consensus": (lambda f: None, lambda f, _: consensus(f)),
     "replaced consensus": (
         consensus,
-        lambda f, _: Consensus.write(f / "x", LABELS[:, 1], None, overwrite=True),
+        lambda f, _: write_consensus(f / "x", LABELS[:, 1], None, overwrite=True),
     ),
     "export": (consensus, lambda f, found: found.export(f / "x.csv")),
     "snapshot": (lambda f: None, lambda f, _: Snapshots(f / "x", {}).save({"a": LABELS}, {})),

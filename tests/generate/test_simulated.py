@@ -27,7 +27,7 @@ from bigcons.kernels.draws import draw_labels
 from bigcons.metrics import matching_accuracy
 from bigcons.partitioners import graph_of
 from tests.naive import categorical as naive
-from tests.support.stores import values_of
+from tests.support.stores import values_of, write_consensus
 
 N_OBJECTS = 9000
 
@@ -70,7 +70,7 @@ def test_from_memberships__frequencies_are_the_memberships():
 
 def test_from_memberships__the_same_however_stored_and_run(memberships, tmp_path):
     expected = drawn(memberships)
-    Consensus.write(tmp_path / "z.zarr", memberships.argmax(axis=1), memberships, chunk_rows=1000)
+    write_consensus(tmp_path / "z.zarr", memberships.argmax(axis=1), memberships, chunk_rows=1000)
     rounded = drawn(memberships.astype(np.float32))
     np.testing.assert_array_equal(drawn(Consensus.open(tmp_path / "z.zarr")), rounded)
     assert not np.array_equal(drawn(memberships, random_state=1), expected)
@@ -78,7 +78,7 @@ def test_from_memberships__the_same_however_stored_and_run(memberships, tmp_path
 
 def test_from_memberships__unlabeled_objects_stay_so(memberships, tmp_path):
     labels = np.where(np.arange(N_OBJECTS) % 10 == 0, -1, memberships.argmax(axis=1))
-    Consensus.write(tmp_path / "z.zarr", labels, memberships)
+    write_consensus(tmp_path / "z.zarr", labels, memberships)
     labels_of_store = drawn(Consensus.open(tmp_path / "z.zarr"))
     np.testing.assert_array_equal(labels_of_store < 0, np.repeat(labels[:, None] < 0, 6, axis=1))
     zeros = np.where(labels[:, None] < 0, 0, memberships).astype(np.float32)

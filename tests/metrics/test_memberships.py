@@ -6,12 +6,13 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import Consensus, Divergence, Ensemble, PairTable
+from bigcons import Divergence, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import cluster_centroids, cluster_overlap, jensen_shannon, pcc_objective
 from tests.naive import metrics as naive
 from tests.naive import pcc as naive_pcc
+from tests.support.stores import write_consensus
 from tests.support.strategies import label_matrices
 
 VALUES = {"l2": naive_pcc.l2, "kl": naive_pcc.kl}
@@ -85,7 +86,7 @@ def test_both__leave_out_objects_without_a_label(tmp_path):
     rows, features = memberships(50, 3).astype(np.float32), np.random.default_rng(0).normal(size=(50, 2))
     labels = rows.argmax(axis=1)
     labels[::7], rows[::7] = -1, 1 / 3
-    consensus, known = Consensus.write(tmp_path / "c.zarr", labels, rows, chunk_rows=16), labels >= 0
+    consensus, known = write_consensus(tmp_path / "c.zarr", labels, rows, chunk_rows=16), labels >= 0
     np.testing.assert_allclose(cluster_overlap(consensus), cluster_overlap(rows[known]), atol=1e-12)
     expected = cluster_centroids(features[known], rows[known])
     np.testing.assert_allclose(cluster_centroids(features, consensus), expected, atol=1e-12)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import METHODS, Consensus, match
+from bigcons import METHODS, match
 from bigcons.errors import InvalidIdsError, InvalidInputError
+from tests.support.stores import write_consensus
 
 # Consensuses by the numbers of before
 
@@ -58,15 +59,15 @@ def test_match__keeps_numbers_where_each_has_most_of_the_other(old, more, data):
 def test_match__joins_objects_by_ids(tmp_path):
     labels, rng = np.repeat([0, 1, 2], 20), np.random.default_rng(0)
     order = rng.permutation(60)
-    old = Consensus.write(tmp_path / "old.zarr", 2 - labels, None, ids=np.arange(60))
-    new = Consensus.write(tmp_path / "new.zarr", labels[order][:50], None, ids=np.arange(60)[order][:50])
+    old = write_consensus(tmp_path / "old.zarr", 2 - labels, None, ids=np.arange(60))
+    new = write_consensus(tmp_path / "new.zarr", labels[order][:50], None, ids=np.arange(60)[order][:50])
     found = match(new, tmp_path / "old.zarr")
     np.testing.assert_array_equal(found.labels, 2 - labels[order][:50])
     assert found.table["size_before"].to_pylist() == [20, 20, 20]
     frame = pd.DataFrame(np.stack([labels] * 3, axis=1)[order], index=order)
     model = METHODS["best"](3).fit(frame, id="index")
     np.testing.assert_array_equal(match(model, old).labels, 2 - labels[order])
-    text = Consensus.write(tmp_path / "text.zarr", labels, None, ids=[f"o{i}" for i in range(60)])
+    text = write_consensus(tmp_path / "text.zarr", labels, None, ids=[f"o{i}" for i in range(60)])
     with pytest.raises(InvalidIdsError, match="no id of the new consensus is a id of the old"):
         match(text, old)
     with pytest.raises(InvalidInputError, match="old labels are of 60 objects but the new ones of 50"):

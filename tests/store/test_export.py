@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bigcons import Consensus, Ensemble
+from bigcons import Ensemble
 from bigcons.disk.arrays import StoredArray
 from bigcons.errors import InvalidInputError, StoreError, StoreExistsError
-from tests.support.stores import names_in
+from tests.support.stores import names_in, write_consensus
 
 N_OBJECTS, N_CLUSTERS = 1000, 4
 SUFFIXES = [".parquet", ".csv"]
@@ -28,7 +28,7 @@ def solution():
 
 @pytest.fixture
 def stored(tmp_path, solution):
-    return Consensus.write(tmp_path / "consensus.zarr", *solution, chunk_rows=64)
+    return write_consensus(tmp_path / "consensus.zarr", *solution, chunk_rows=64)
 
 
 def table_of(path):
@@ -93,7 +93,7 @@ def test_export__that_fails_leaves_what_was_there(tmp_path, stored, monkeypatch,
 
 
 def test_export__rejects_in_one_line(tmp_path, stored, solution):
-    bare = Consensus.write(tmp_path / "bare.zarr", solution[0], None)
+    bare = write_consensus(tmp_path / "bare.zarr", solution[0], None)
     taken, folder = tmp_path / "taken.csv", tmp_path / "folder.csv"
     taken.write_text("mine")
     folder.mkdir()

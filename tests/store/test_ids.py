@@ -22,7 +22,7 @@ from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreExistsError
 from bigcons.io.ids import Ids
 from bigcons.store.ensemble import import_labels
 from tests.support.refusals import refused
-from tests.support.stores import change_head
+from tests.support.stores import change_head, write_consensus
 
 RNG = np.random.default_rng(0)
 N_OBJECTS = 150
@@ -139,7 +139,7 @@ def test_generate__carries_ids_and_goes_by_them(tmp_path):
         generate.kmeans(points[::-1], id="who", out=tmp_path / "auto.zarr", **options)
     held = generate.diverse(bc.select(points.reset_index(), id="who"), n_clusters=2, algorithms="ward")
     assert held.ids.tolist() == NAMES
-    consensus = bc.Consensus.write(tmp_path / "c.zarr", np.asarray(held)[:, 0], None, ids=ensemble)
+    consensus = write_consensus(tmp_path / "c.zarr", np.asarray(held)[:, 0], None, ids=ensemble)
     assert consensus.to_pandas().index.equals(points.index)
 
 
@@ -155,7 +155,7 @@ def test_generate__carries_ids_and_goes_by_them(tmp_path):
 def test_store__gives_back_any_ids(ids, chunk_rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ids")
     values = pa.array(ids) if isinstance(ids[0], str) else np.array(ids)
-    consensus = bc.Consensus.write(
+    consensus = write_consensus(
         folder / "c.zarr", np.zeros(len(ids), int), None, ids=values, chunk_rows=chunk_rows
     )
     assert consensus.ids.tolist() == ids
@@ -204,8 +204,8 @@ def test_store__keeps_one_id_for_each_object(tmp_path):
     ids = bc.Ensemble.from_labels(table(), id="who").id_column
     assert isinstance(ids, Ids)
     with refused("150 ids 'who' but 3 objects", InvalidIdsError):
-        bc.Consensus.write(tmp_path / "c.zarr", np.zeros(3, int), None, ids=ids)
+        write_consensus(tmp_path / "c.zarr", np.zeros(3, int), None, ids=ids)
     assert list(tmp_path.glob("c.zarr")) == []
     series = pd.Series(["a", "b"], name="label")
-    consensus = bc.Consensus.write(tmp_path / "c.zarr", np.array([0, 1]), None, ids=series)
+    consensus = write_consensus(tmp_path / "c.zarr", np.array([0, 1]), None, ids=series)
     assert consensus.to_arrow().to_pydict() == {"id": ["a", "b"], "label": [0, 1]}

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import zarr
 
-from bigcons import Consensus, Ensemble, PairTable, coassociation
+from bigcons import Ensemble, PairTable, coassociation
 from bigcons.metrics import trust
+from tests.support.stores import write_consensus
 
 xarray = pytest.importorskip("xarray")
 
@@ -30,7 +31,7 @@ def solved(path, ids=None):
     memberships = np.eye(4, dtype=np.float32)[labels]
     memberships[labels < 0] = 0.25
     told = trust(some_labels(), labels)
-    return Consensus.write(
+    return write_consensus(
         path, labels, memberships, trust=told, ids=ids, chunk_rows=16, results={"gap": 0.5, "converged": True}
     )
 

@@ -15,7 +15,7 @@ from dask import dataframe as dd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import PCC, Consensus, Ensemble, PairTable
+from bigcons import PCC, Ensemble, PairTable
 from bigcons.errors import (
     BigconsError,
     CorruptStoreError,
@@ -25,7 +25,7 @@ from bigcons.errors import (
 )
 from bigcons.store import ensemble_store
 from bigcons.store.ensemble import import_labels
-from tests.support.stores import names_in, of_rows, values_of
+from tests.support.stores import names_in, of_rows, values_of, write_consensus
 from tests.support.strategies import label_columns
 
 RNG = np.random.default_rng(0)
@@ -212,7 +212,7 @@ def test_unfit__is_refused(stored, tmp_path):
     with pytest.raises(InvalidInputError, match=r"suffix '.parquet', but a consensus .*export"):
         PCC(3).fit(stored, out=tmp_path / "c.parquet")
     with pytest.raises(InvalidInputError, match=r"suffix '.parquet'"):
-        Consensus.write(tmp_path / "c.parquet", np.arange(2), None)
+        write_consensus(tmp_path / "c.parquet", np.arange(2), None)
     with pytest.raises(InvalidInputError, match=r"suffix '.npy'"):
         PairTable.from_arrays([0], [1], [1], [1], n_objects=2).save(tmp_path / "pairs.npy")
     with pytest.raises(StoreExistsError, match="exists"):
