@@ -91,13 +91,12 @@ def sample_data(file: str, size: int, random_state: int, overwrite: bool) -> Non
     import numpy as np
     import pyarrow as pa
 
-    from bigcons.store.store import export_to
+    from bigcons.store.store import export_blocks
 
     features = np.round(bc.datasets.planted_features(size, 10, random_state=random_state)[0], 4)
     ids = pa.array([f"object-{i:0{len(str(size))}}" for i in range(size)])
-    types = {"id": ids.type, **{f"feature_{j}": features.dtype for j in range(10)}}
-    with export_to(file, size, types, overwrite=overwrite) as write:
-        write([ids, *map(np.ascontiguousarray, features.T)])
+    columns = {f"feature_{j}": np.ascontiguousarray(column) for j, column in enumerate(features.T)}
+    export_blocks(file, size, [{"id": ids, **columns}], overwrite=overwrite)
     emit(
         {"path": file, "n_objects": size, "n_features": 10},
         f"{file}: {size:,} objects with 10 features. To continue, for example:\n"
@@ -556,7 +555,7 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
 
     from bigcons.disk.commit import new_file, refuse_existing_file
     from bigcons.store.ensemble import open_store
-    from bigcons.store.store import export_to
+    from bigcons.store.store import export_blocks
 
     if out is not None:
         refuse_existing_file(out, overwrite)
@@ -579,9 +578,8 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
             with new_file(out, overwrite=overwrite) as file:
                 bc.plots.tree(cut, n_clusters).savefig(file, format=suffix[1:])
         else:
-            types = dict(zip(splits.column_names, splits.schema.types, strict=True))
-            with export_to(out, len(splits), types, overwrite=overwrite) as write:
-                write([column.combine_chunks() for column in splits.columns])
+            columns = {name: splits[name].combine_chunks() for name in splits.column_names}
+            export_blocks(out, len(splits), [columns], overwrite=overwrite)
         written = [f"{out} is written."]
     result = {"ensemble": store, "n_objects": cut.n_objects, "n_clusters": cut.choice.n_clusters,
               "is_clear": cut.choice.is_clear, "tree": cut.tree, "splits": top}  # fmt: skip

@@ -294,10 +294,9 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     place = places.place_of(path)
     suffix = re.search(r"\.(parquet|pq|csv|tsv|gz|npy|npz|h5ad)$", place.name.lower())
     if suffix is not None and not (kind == "ensemble" and names_parquet(place)):
-        what = KINDS.get(kind or "", "a store")
-        also = {"ensemble": " or, on a disk, .parquet", "consensus": "; export() writes its labels to a file"}
         raise errors.InvalidInputError(
-            f"{place} has suffix {suffix[0]!r}, but {what} is stored as .zarr{also.get(kind or '', '')}."
+            f"{place} has suffix {suffix[0]!r}, but {KINDS.get(kind or '', 'a store')} is stored as .zarr "
+            "(an ensemble on a disk also as .parquet); export() writes labels to a file."
         )
     _refuse_inside_store(place)
     is_taken = place.exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from bigcons.run.results import renumbered
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble, as_ensemble, as_soft_ensemble
 from bigcons.store.generator import Generator, NewRows
-from bigcons.store.store import data_frame, export_to, ids_first
+from bigcons.store.store import data_frame, export_blocks, ids_first
 from bigcons.trust.placement import ClusterSupport, support_factor
 
 if TYPE_CHECKING:
@@ -289,24 +288,23 @@ def place_file(
             f"{type(model).__name__} has no memberships; leave out memberships=True (--memberships)."
         )
     sizes, total, n_far = np.zeros(model._n_columns, np.int64), 0.0, 0
-    with ExitStack() as stack:
-        engine, write = stack.enter_context(open_engine(client)), None
-        data, rows, blocks = placed_by_features(model, features, id, engine)
+
+    def columns_of_blocks() -> Iterator[dict[str, Any]]:
+        nonlocal total, n_far
         id_blocks = iter(()) if data.ids is None else data.ids.blocks(data.chunk_rows)
         for placed in blocks:
             columns = placed.columns()
-            sizes += np.bincount(placed.labels[placed.labels >= 0], minlength=sizes.size)
+            sizes[:] += np.bincount(placed.labels[placed.labels >= 0], minlength=sizes.size)
             total += float(columns["confidence"].sum(dtype=float)) if model.info.soft else math.nan
             n_far += int(placed.is_far.sum())
             if memberships:
                 soft: Any = placed.memberships
                 columns |= {f"cluster_{k}": np.ascontiguousarray(soft[:, k]) for k in range(len(sizes))}
-            if data.ids is not None:
-                columns = ids_first(columns, data.ids, next(id_blocks))
-            if write is None:
-                types = {n: c.dtype if isinstance(c, np.ndarray) else c.type for n, c in columns.items()}
-                write = stack.enter_context(export_to(out, data.n_objects, types, overwrite=overwrite))
-            write([*columns.values()])
+            yield columns if data.ids is None else ids_first(columns, data.ids, next(id_blocks))
+
+    with open_engine(client) as engine:
+        data, rows, blocks = placed_by_features(model, features, id, engine)
+        export_blocks(out, data.n_objects, columns_of_blocks(), overwrite=overwrite)
     if (far_share := n_far / data.n_objects) > 0.5:
         warn_user(
             f"{far_share:.1%} of the rows are far from all centers: they are unlike those of the ensemble, "

@@ -226,11 +226,8 @@ class Consensus(stores.Objects):
         ``path`` exists; with ``overwrite`` a file there is replaced.
         """
         asked = (memberships, confidence, min_confidence)
-        none = self._exported(Block(0, 0, 0), *asked)
-        types = {name: of.dtype if isinstance(of, np.ndarray) else of.type for name, of in none.items()}
-        with stores.export_to(path, self.n_objects, types, overwrite=overwrite) as write:
-            for block in self.blocks():
-                write([*self._exported(block, *asked).values()])
+        blocks = (self._exported(block, *asked) for block in self.blocks())
+        stores.export_blocks(path, self.n_objects, blocks, overwrite=overwrite)
 
     def _exported(
         self, block: Block, memberships: bool, confidence: bool, min_confidence: float | None

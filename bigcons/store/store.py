@@ -9,8 +9,9 @@ import csv
 import io
 import os
 import zlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
 from typing import IO, Any, TypeVar
 
 import numpy as np
@@ -284,21 +285,18 @@ class StoredIds(Ids):
 # Files of columns
 
 
-@contextmanager
-def export_to(
-    path: StorePath | IO[bytes], n_rows: int, types: Mapping[str, Any], *, overwrite: bool
-) -> Iterator[Callable[[Sequence[Any]], None]]:
-    """Yield the function that writes the columns ``(rows,)`` of the next block; see `Consensus.export`.
+def export_blocks(
+    path: StorePath | IO[bytes], n_rows: int, blocks: Iterable[Mapping[str, Any]], *, overwrite: bool
+) -> None:
+    """Write blocks of columns ``(rows,)``, by name, to a file; see `Consensus.export`.
 
-    ``types`` has the numpy or Arrow type of each column. An open file gets comma-separated values.
+    An open file gets comma-separated values.
     """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 
-    numpy_types = {name: kind for name, kind in types.items() if isinstance(kind, np.dtype)}
-    fields = {name: pa.from_numpy_dtype(kind) for name, kind in numpy_types.items()}
-    schema = pa.schema([*{**types, **fields}.items()])
+    batches = (pa.record_batch([*columns.values()], names=[*columns]) for columns in blocks)
     with ExitStack() as stack:
         suffix, file = ".csv", path
         if isinstance(path, (str, os.PathLike)):
@@ -306,22 +304,19 @@ def export_to(
             if suffix not in (".parquet", ".csv"):
                 raise errors.InvalidInputError(f"{path} has suffix {suffix!r}; use .parquet or .csv.")
             file = stack.enter_context(new_file(path, overwrite=overwrite))
+        first = next(batches)
         if suffix == ".parquet":
-            whole_numbers = [name for name, kind in numpy_types.items() if kind.kind == "i"]
-            how: dict[str, Any] = {"use_dictionary": whole_numbers, "write_page_checksum": True}
-            writer: Any = parquet.ParquetWriter(file, schema, compression="zstd", **how)
+            labels = [field.name for field in first.schema if field.type == pa.int32()]
+            how: dict[str, Any] = {"use_dictionary": labels, "write_page_checksum": True}
+            writer: Any = parquet.ParquetWriter(file, first.schema, compression="zstd", **how)
         else:
             header = io.StringIO()
-            csv.writer(header, lineterminator="\n").writerow(types)
+            csv.writer(header, lineterminator="\n").writerow(first.schema.names)
             file.write(header.getvalue().encode())  # type: ignore[union-attr] # pyarrow would quote all names
-            writer = arrow_csv.CSVWriter(
-                file, schema, write_options=arrow_csv.WriteOptions(include_header=False)
-            )
+            options = arrow_csv.WriteOptions(include_header=False)
+            writer = arrow_csv.CSVWriter(file, first.schema, write_options=options)
         stack.enter_context(writer)
         listener = stack.enter_context(progress("export", n_rows))
-
-        def write(columns: Sequence[Any]) -> None:
-            writer.write_batch(pa.record_batch(columns, schema=schema))
-            listener.advance(len(columns[0]))
-
-        yield write
+        for batch in chain([first], batches):
+            writer.write_batch(batch)
+            listener.advance(batch.num_rows)
