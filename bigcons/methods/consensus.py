@@ -206,11 +206,8 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
 
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Make base labels of features ``(n_objects, n_features)`` and find their consensus."""
-        K = self.n_clusters
-        generator = self.generator
-        if generator is None:
-            generator = EnsembleGenerator()
-        parts = clone(generator), clone(self._method()).set_params(n_clusters=K)
+        generator = EnsembleGenerator() if self.generator is None else clone(self.generator)
+        parts = generator, clone(self._method()).set_params(n_clusters=self.n_clusters)
         seed = resolve_seed(self.random_state)
         for part in parts:
             if part.get_params(deep=False).get("random_state", seed) is None:
@@ -220,6 +217,11 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         self.consensus_.fit(self.generator_.fit_transform(X))
         self.labels_: np.ndarray = self.consensus_.labels_
         self.n_clusters_: int = self.consensus_.n_clusters_
+        if self.consensus_.info.soft:
+            self.memberships_: Any = self.consensus_.memberships_
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.generator_, name):
+                setattr(self, name, getattr(self.generator_, name))
         return self
 
     @available_if(_places)  # type: ignore[untyped-decorator]
@@ -254,22 +256,6 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         return (self.consensus_.predict(labels)[:, None] == numbers).astype(np.float32)
 
     @property
-    def memberships_(self) -> Any:
-        """Memberships (n_objects, n_clusters) float32 of a soft method, once fitted."""
-        return self.consensus_.memberships_
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of features, once fitted."""
-        return int(self.generator_.n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names of the features, once fitted to a table with names."""
-        names: np.ndarray = self.generator_.feature_names_in_
-        return names
-
-    @property
     def _n_features_out(self) -> int:
         """The number of columns of `transform`, by scikit-learn's name for it."""
         return self.consensus_._n_columns
@@ -278,10 +264,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         """Return the method as it was given, as an estimator."""
         given = self.consensus
         if isinstance(given, str):
-            try:
-                return METHODS[given]()
-            except KeyError as error:
-                raise InvalidInputError(error.args[0], parameter="consensus") from None
+            return METHODS[given]()
         if not isinstance(given, ConsensusClusterer):
             raise InvalidInputError(
                 f"consensus={given!r} is no method; give a name in bigcons.METHODS or an estimator such as "

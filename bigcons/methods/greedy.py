@@ -111,10 +111,6 @@ class GreedyANMI(ConsensusClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_int("max_iter", self.max_iter)
         check_number("temperature", self.temperature, at_least=0.0)
-        if self.temperature and self.max_iter <= N_ANNEALED:
-            raise InvalidInputError(
-                f"{N_ANNEALED} annealed sweeps leave none of max_iter={self.max_iter} greedy ones; raise it."
-            )
         n = ensemble.n_objects
         incidence.check_overlaps_plan(self, ensemble, engine, columns=1, held=12 * n)
         survey = take_survey(ensemble, engine, seed, 0)
@@ -490,10 +486,7 @@ class Supra(ConsensusClusterer):
                     f"members has {item!r}; give methods such as 'cspa' or CSPA(), other than Supra itself.",
                     parameter="members",
                 )
-            name = item.strip() if isinstance(item, str) else repr(item)
-            if name in members:
-                raise InvalidInputError(f"members has {name!r} twice; give each once.", parameter="members")
-            members[name] = member
+            members[item.strip() if isinstance(item, str) else repr(item)] = member
         survey = take_survey(ensemble, engine, seed, 0)
         self.scores_: dict[str, dict[int, float]] = {name: {} for name in members}
         self.history_: dict[str, list[Any]] = {"n_clusters": [], "objective": []}
@@ -518,10 +511,7 @@ class Supra(ConsensusClusterer):
         self._publish(ensemble, best, unlabeled, out, n_clusters=K)
 
     def _check_n_clusters(self, given: Any, n_objects: int) -> None:  # noqa: ARG002 - each number of it
-        numbers = self._numbers()
-        if not numbers:
-            raise InvalidInputError("n_clusters is empty; give one number or more.", parameter="n_clusters")
-        for n_clusters in numbers:
+        for n_clusters in self._numbers():
             super()._check_n_clusters(n_clusters, n_objects)
 
     def _numbers(self) -> list[int]:

@@ -83,7 +83,7 @@ class GraphClusterer(ConsensusClusterer):
             return
         n_rows = start_rows(ensemble, K)
         held = n_rows * (4 * 8 * K + ensemble.row_bytes)  # QR with pivots copies the embedded sample
-        incidence.check_embedding_plan(self, ensemble, engine, columns=K, held=held)
+        incidence.check_overlaps_plan(self, ensemble, engine, columns=K, held=held, embedded=True)
         self._weights = incidence.weights_of(self, ensemble, engine)
         survey = take_survey(ensemble, engine, seed, n_rows, self._partition_weights())
         embedding = embed(ensemble, engine, K, self._weights)

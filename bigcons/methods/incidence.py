@@ -58,20 +58,33 @@ Weigh = Callable[[np.ndarray], np.ndarray]
 
 
 def check_overlaps_plan(
-    model: Any, ensemble: Ensemble, engine: Engine, *, columns: int, in_memory: bool = False, held: int = 0
+    model: Any,
+    ensemble: Ensemble,
+    engine: Engine,
+    *,
+    columns: int,
+    in_memory: bool = False,
+    held: int = 0,
+    embedded: bool = False,
 ) -> None:
     """Log the memory of a method that works from overlaps, and refuse a budget that cannot hold it.
 
     ``columns`` is the number of values a pass computes for every object; ``held`` is added to the bytes held.
+    If ``embedded``, these are the columns of an `Embedding`, for which many overlaps are not held.
     """
-    table, n, rows = 8 * ensemble.n_base_clusters**2, ensemble.n_objects, ensemble.chunk_rows
+    n, B, rows = ensemble.n_objects, ensemble.n_base_clusters, ensemble.chunk_rows
     # four tables: overlaps, similarities, and those of eigenvectors or linkage
-    held = 4 * table + 4 * n + held + (8 * n * columns if in_memory else 0)
-    per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
-    per_result = max(table, 12 * rows + (8 * rows * columns if in_memory else 0))
-    remedy = f" for n_base_clusters={ensemble.n_base_clusters}, or use ConsensusTree or PCC"
+    table, n_tables = 8 * B**2, 4
+    if embedded and B > spectra.MOST_FOR_DENSE:
+        # vectors, residuals and directions, their products, and copies
+        table, n_tables = 8 * B * (-(-columns // 8) * 8), 16
+    plan = MemoryPlan(
+        held=n_tables * table + 4 * n + held + (8 * n * columns if in_memory else 0),
+        per_block=2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1),
+        per_result=max(table, 12 * rows + (8 * rows * columns if in_memory else 0)),
+    )
+    remedy = f" for n_base_clusters={B}, or use ConsensusTree or PCC"
     most = DEFAULT_DATA_BYTES if table > 2_000_000_000 else math.inf  # of 15,800 base clusters
-    plan = MemoryPlan(held, per_block, per_result)
     plan.check(type(model).__name__, engine, ensemble, model.memory, remedy, most=most)
 
 
@@ -415,24 +428,6 @@ def find_centers(
 
 
 # Eigenvectors by passes
-
-
-def check_embedding_plan(
-    model: Any, ensemble: Ensemble, engine: Engine, *, columns: int, held: int = 0
-) -> None:
-    """Log the memory of a method by an `Embedding` in ``columns``, and refuse a budget that cannot hold it.
-
-    ``held`` is added to the bytes held.
-    """
-    n, B, rows = ensemble.n_objects, ensemble.n_base_clusters, ensemble.chunk_rows
-    if B <= spectra.MOST_FOR_DENSE:
-        check_overlaps_plan(model, ensemble, engine, columns=columns, held=held)
-        return
-    table = 8 * B * (-(-columns // 8) * 8)
-    held += 16 * table + 4 * n  # vectors, residuals and directions, their products, and copies
-    per_block = 2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1)
-    plan, remedy = MemoryPlan(held, per_block, max(table, 12 * rows)), f" for n_base_clusters={B}"
-    plan.check(type(model).__name__, engine, ensemble, model.memory, remedy)
 
 
 def leading_by_passes(

@@ -12,7 +12,7 @@ import numpy as np
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
 from bigcons.memory import Block
 from bigcons.methods.base import ConsensusClusterer
-from bigcons.methods.incidence import check_embedding_plan, count_spectral, starts_spectrally
+from bigcons.methods.incidence import check_overlaps_plan, count_spectral, starts_spectrally
 from bigcons.run import passes
 from bigcons.run.engine import Engine, fold
 from bigcons.run.passes import BestOfStarts, Counts, Method, Record, Run
@@ -69,7 +69,17 @@ class PassClusterer(ConsensusClusterer):
         self._check_memory_plan(partial(self._memory_plan, starts), ensemble, engine, out, self.memory)
         method = starts.method
         with passes.open_workspace(out, engine, method.n_carried, method.carried_dtype) as workspace:
-            run = Run(ensemble, engine, seed, self.max_iter, self.tol, survey.sample, *workspace, self.n_init)
+            run = Run(
+                ensemble,
+                ensemble.blocks(),
+                engine,
+                seed,
+                self.max_iter,
+                self.tol,
+                survey.sample,
+                *workspace,
+                self.n_init,
+            )
             at = passes.run_passes(run, starts)
             state, arrays, carries = passes.part_of(at.state, "judged"), run.arrays, method.n_carried > 0
             self._parts = state
@@ -87,7 +97,7 @@ class PassClusterer(ConsensusClusterer):
         from_partitions = all(getattr(self, name, way) == way for name, way in ways.items())
         if not (from_partitions and starts_spectrally(ensemble, survey, self.n_clusters)):
             return BestOfStarts(method)
-        check_embedding_plan(self, ensemble, engine, columns=self.n_clusters)
+        check_overlaps_plan(self, ensemble, engine, columns=self.n_clusters, embedded=True)
         return BestOfStarts(method, partial(count_spectral, self.n_clusters, self._weights))
 
     def _set_results(self, records: list[Record], start_objectives: list[float], *, converged: bool) -> None:

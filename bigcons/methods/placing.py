@@ -46,7 +46,12 @@ class Placed(NamedTuple):
         """(n_objects,) float32: the membership of each object in its cluster, times the support of that."""
         if self.memberships is None:
             return None
-        return confidence_of(self.labels, self.memberships, self.support)
+        confidence = self.memberships[np.arange(len(self.labels)), np.maximum(self.labels, 0)]
+        if self.support is not None:
+            factor = np.ones(self.memberships.shape[1] + 1, np.float32)  # the last, of -1, and empty clusters
+            factor[: len(self.support)] = support_factor(self.support)
+            confidence = confidence * factor[self.labels]
+        return np.where(self.labels >= 0, confidence, np.float32(0))
 
     @property
     def far_share(self) -> float:
@@ -70,26 +75,6 @@ class Placed(NamedTuple):
     def to_pandas(self) -> Any:
         """Return a pandas data frame, see `to_arrow`; ids that were an index are its index again."""
         return data_frame(self.to_arrow(), self.ids)
-
-    def __repr__(self) -> str:
-        confidence = self.confidence
-        sure = "" if confidence is None else f"mean confidence {float(confidence.mean()):.2f}, "
-        return f"Placed({len(self.labels):,} objects, {sure}{self.far_share:.1%} far from the centers)"
-
-
-def confidence_of(
-    labels: np.ndarray, memberships: np.ndarray, support: np.ndarray | None = None
-) -> np.ndarray:
-    """Return the memberships ``(rows,)`` in the clusters of ``labels``, 0 of objects without one.
-
-    Times the ``support`` (K,) of the clusters, where that is known.
-    """
-    confidence = memberships[np.arange(len(labels)), np.maximum(labels, 0)]
-    if support is not None:
-        factor = np.ones(memberships.shape[1] + 1, np.float32)  # the last, of -1, and empty clusters
-        factor[: len(support)] = support_factor(support)
-        confidence = confidence * factor[labels]
-    return np.where(labels >= 0, confidence, np.float32(0))
 
 
 class Recoding:

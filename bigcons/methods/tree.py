@@ -211,7 +211,7 @@ class ConsensusTree(ConsensusClusterer):
         first: Callable[[Run], First] = self._cut_of_all
         if sample is None:
             columns = grouping.GROUPS_PER_CLUSTER * K
-            incidence.check_embedding_plan(self, ensemble, engine, columns=columns)
+            incidence.check_overlaps_plan(self, ensemble, engine, columns=columns, embedded=True)
         else:
             if choice is not None and choice.is_clear:
                 self.n_told_apart_: int = choice.n_clusters
@@ -228,7 +228,7 @@ class ConsensusTree(ConsensusClusterer):
             first = partial(self._cut_sample, sample, groups)
         method = TreePass(first, offsets, K, weights, None if is_too_fine else self._search)
         with passes.open_workspace(out, engine, 1, "<i4") as workspace:
-            run = Run(ensemble, engine, seed, 1, 0.0, survey.sample, *workspace)
+            run = Run(ensemble, ensemble.blocks(), engine, seed, 1, 0.0, survey.sample, *workspace)
             at = passes.run_passes(run, method)
             (record,) = at.records
             self.objective_: float = record["objective"]

@@ -156,6 +156,7 @@ class Run:
 
     data: Any
     """The Ensemble; for pairs block by block, their PairTable."""
+    blocks: list[Block]
     engine: Engine
     seed: int
     max_passes: int
@@ -166,11 +167,6 @@ class Run:
     """Rows that objects carry from pass to pass."""
     snapshots: Snapshots | None = None
     n_init: int = 1
-    blocks: list[Block] = field(default_factory=list)
-    """Those of the data unless others are given."""
-
-    def __post_init__(self) -> None:
-        self.blocks = self.blocks or self.data.blocks()
 
     def visit(
         self, function: Callable[..., Any], *arguments: Any, reads: Sequence[int], writes: int | None = None
@@ -257,7 +253,7 @@ def timed(what: str, number: int, record: Record, began: float) -> Record:
 
     seconds, held = time.perf_counter() - began, psutil.Process().memory_info().rss
     record = {"pass": number, **record, "seconds": seconds, "memory": held}
-    logger.info("%s: %s", what, ", ".join(f"{name} {value:.6g}" for name, value in record.items()))
+    logger.info("%s: %s", what, record)
     return record
 
 

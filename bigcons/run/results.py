@@ -174,12 +174,11 @@ class Results:
 
     def _map(self, use: Callable[[Block, Rows], Use], what: str = "results") -> Iterator[tuple[Block, Use]]:
         """Yield every block, in order, with ``use(block, rows)``, part of its task; add its report."""
-        read, order, soft = self.read, self.order, self.soft
+        read, order, soft, without = self.read, self.order, self.soft, self.unlabeled
         self.sizes, self.total = np.zeros(self.n_clusters, np.int64), None
 
-        def task(part: tuple[Block, np.ndarray]) -> tuple[Use, Any]:
-            block, unlabeled = part
-            given = read(block)
+        def task(block: Block) -> tuple[Use, Any]:
+            given, unlabeled = read(block), block.rows_of(without)
             found = given if isinstance(given, Found) else Found(given)
             rows = np.asarray(found.rows, np.float32) if soft else np.array(found.rows, np.int32)
             if soft:
@@ -196,9 +195,8 @@ class Results:
             return use(block, Rows(labels, memberships, trust)), found.report
 
         blocks = self.ensemble.blocks()
-        parts = [(block, block.rows_of(self.unlabeled)) for block in blocks]
         with (
-            closing(self.engine.map(task, parts)) as done,
+            closing(self.engine.map(task, blocks)) as done,
             progress(what, self.ensemble.n_objects) as listener,
         ):
             for block, (used, report) in zip(blocks, done, strict=True):

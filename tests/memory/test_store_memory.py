@@ -118,7 +118,7 @@ def solve(pairs, folder, memory):
     table, engine = PairTable.open(pairs), SerialEngine()
     near = pcc.Neighborhoods.of(table, pcc.cut_blocks(table), engine, resolve_divergence("l2"))
     pcc.check_tasks(near, 2, engine, DataBudget(memory))
-    run = Run(table, engine, 0, 1, 1e-3, blocks=near.blocks)
+    run = Run(table, near.blocks, engine, 0, 1, 1e-3)
     run.arrays = FileBlocks(folder, 2)
     first = (lambda block: dirichlet(block.n_rows, 2, 0, block.index)), []
     return run_passes(run, pcc.BlockedPairs(near, lambda: first))

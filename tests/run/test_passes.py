@@ -147,7 +147,7 @@ class Halving(Passes):
         return Step({"total": np.array(half)}, {"total": half}, len(at.records) + 1 == LAST, 2)
 
     def run(self, max_passes=100):
-        run = Run(Ensemble.from_labels([[0], [0], [1]]), SerialEngine(), 0, max_passes, 0.0)
+        run = Run(Ensemble.from_labels([[0], [0], [1]]), [BLOCK], SerialEngine(), 0, max_passes, 0.0)
         run.arrays, run.snapshots = self.arrays, self.snapshots
         return run_passes(run, self)
 

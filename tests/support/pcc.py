@@ -52,7 +52,7 @@ def solve_all(
     """Solve all pairs by sums."""
     ensemble, engine = x if isinstance(x, Ensemble) else Ensemble.from_labels(x), engine or SerialEngine()
     survey = take_survey(ensemble, engine, seed, n_sampled)
-    run = Run(ensemble, engine, seed, max_passes, tol, survey.sample, snapshots=snapshots)
+    run = Run(ensemble, ensemble.blocks(), engine, seed, max_passes, tol, survey.sample, snapshots=snapshots)
     run.arrays = arrays or run.arrays
     method = AllPairs(n_clusters, begin)
     return found(run, run_passes(run, method))
@@ -68,7 +68,7 @@ def solve_listed(
     near = Neighborhoods.of(table, blocks, engine, resolve_divergence(divergence))
     if memory is not None:
         check_tasks(near, n_clusters, engine, DataBudget(memory))
-    run = Run(table, engine, seed, max_passes, tol, blocks=near.blocks, snapshots=snapshots)
+    run = Run(table, near.blocks, engine, seed, max_passes, tol, snapshots=snapshots)
     run.arrays = arrays or run.arrays
 
     def begin():
