@@ -301,7 +301,8 @@ def sample(
         with open_engine(client) as engine:
             return _sample_tiles(ensemble, out, wanted, tiles, seed, budget, engine, overwrite, made)
     remedy = "draw them in tiles: pass out= and leave tiles='auto'"
-    DataBudget(left, min(PROCESS_BYTES, needed)).check(needed, f"{wanted:,} pairs in memory", remedy)
+    process = min(PROCESS_BYTES, needed)
+    DataBudget(budget - process, process).check(needed, f"{wanted:,} pairs in memory", remedy)
     table = sample_in_memory(ensemble, given, seed, budget, client)
     table.provenance |= made
     return table if out is None else table.save(out, overwrite=overwrite)

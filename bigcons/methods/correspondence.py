@@ -28,6 +28,10 @@ from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_choice, check_int
 from bigcons.weights import Weights
 
+BaseClusters = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Of the B base clusters that count: overlaps (B, B), similarity (B, B), where those of a partition begin
+(M + 1,), and weights (B,)."""
+
 
 class Correspondence(ConsensusClusterer):
     """Base of the methods that group corresponding base clusters and let these vote for the objects.
@@ -60,11 +64,17 @@ class Correspondence(ConsensusClusterer):
             overlaps, times = overlaps[np.ix_(counted, counted)], times[counted]
             n_own = np.add.reduceat(is_counted.astype(np.int64), offsets[:-1])
             offsets = np.append(0, np.cumsum(n_own[n_own > 0]))
-        similarity = cosines(overlaps, offsets)
+        # the cosines of base clusters, zero between those of one partition
+        lengths = np.sqrt(np.diag(overlaps))
+        similarity = overlaps / lengths
+        similarity /= lengths[:, None]
+        incidence.clear_own_partitions(similarity, offsets)
         with one_thread():
-            base = BaseClusters(overlaps, similarity, offsets, times)
-            found, objectives = self._group(base, seed, engine)
-            nearest = nearest_groups(similarity, found.groups, K, times)
+            found, objectives = self._group((overlaps, similarity, offsets, times), seed, engine)
+            # base clusters in no group join the one that they resemble most
+            table = incidence.one_hot(found.groups, K, times)
+            resemblance = similarity @ table / incidence.divisors(table.sum(axis=0))
+            nearest = np.where(found.groups >= 0, found.groups, resemblance.argmax(axis=1))
         of_all, nearest_of_all = np.full((2, ensemble.n_base_clusters), -1)
         of_all[counted], nearest_of_all[counted] = found.groups, nearest
         self._parts = {"_groups": of_all, "_nearest": nearest_of_all}
@@ -116,7 +126,10 @@ class Alternating(Correspondence):
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
         overlaps, similarity, offsets, times = base
         sizes = incidence.cluster_sizes(overlaps, offsets)
-        rows = rounded(similarity * times[:, None])
+        # in multiples of a power of two, of which sums are exact in any order: they take 51 of the 53 bits
+        rows = similarity * times[:, None]
+        unit = 2.0 ** (np.ceil(np.log2(max(rows.sum(axis=0).max(), 1.0))) - 51)
+        rows = np.rint(rows / unit) * unit
 
         def start(u: int) -> Grouping:
             groups = first_groups(similarity, offsets, sizes, u, self.n_clusters)
@@ -134,8 +147,8 @@ class Alternating(Correspondence):
     ) -> Grouping:
         """Regroup the base clusters of one partition after another until none moves.
 
-        ``similarity`` (B, B): that of base clusters (columns) to others, times the weights of these,
-        `rounded`. If none of the sweeps settles (a sweep need not raise the objective), the best one is kept.
+        ``similarity`` (B, B): that of base clusters (columns) to others, times the weights of these.
+        If none of the sweeps settles (a sweep need not raise the objective), the best one is kept.
         """
         from scipy.optimize import linear_sum_assignment
 
@@ -334,8 +347,8 @@ class CCSVD(Correspondence):
     grouping: str = "kmeans"
 
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:  # noqa: ARG002
-        check_choice("grouping", self.grouping, ("kmeans", "argmax"))
         overlaps, similarity, offsets, times = base
+        check_choice("grouping", self.grouping, ("kmeans", "argmax"))
         if (times != 1.0).any():
             root = np.sqrt(times)
             overlaps = overlaps * root
@@ -352,19 +365,6 @@ class CCSVD(Correspondence):
         return Grouping(groups, objective), objectives
 
 
-class BaseClusters(NamedTuple):
-    """The base clusters that count, of which there are B."""
-
-    overlaps: np.ndarray
-    """(B, B)."""
-    similarity: np.ndarray
-    """(B, B): their cosines, symmetric."""
-    offsets: np.ndarray
-    """(M + 1,): where those of a partition begin."""
-    times: np.ndarray
-    """(B,): their weights."""
-
-
 class Grouping(NamedTuple):
     """A grouping of base clusters into meta-clusters."""
 
@@ -373,15 +373,6 @@ class Grouping(NamedTuple):
     objective: float
     is_settled: bool = True
     """Whether another sweep changes nothing."""
-
-
-def cosines(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return ``|a and b| / sqrt(|a| |b|)`` (B, B) float64, zero between clusters of one partition."""
-    lengths = np.sqrt(np.diag(overlaps))
-    similarity = overlaps / lengths
-    similarity /= lengths[:, None]
-    incidence.clear_own_partitions(similarity, offsets)
-    return similarity
 
 
 def first_groups(
@@ -403,16 +394,7 @@ def first_groups(
     return groups
 
 
-def rounded(rows: np.ndarray) -> np.ndarray:
-    """Return rows of similarities in multiples of a power of two of which sums are exact, in any order."""
-    # sums take 51 bits of the 53 of a double
-    unit = 2.0 ** (np.ceil(np.log2(max(rows.sum(axis=0).max(), 1.0))) - 51)
-    return np.asarray(np.rint(rows / unit) * unit)
-
-
-def mean_similarity(
-    summed: np.ndarray, offsets: np.ndarray, groups: np.ndarray, times: np.ndarray | None = None
-) -> float:
+def mean_similarity(summed: np.ndarray, offsets: np.ndarray, groups: np.ndarray, times: np.ndarray) -> float:
     """Return the summed mean similarity of base clusters to those of other partitions in their group.
 
     ``summed`` (B, n_groups): their similarities to the members of each group, times their weights.
@@ -421,14 +403,4 @@ def mean_similarity(
     own = np.repeat(np.add.reduceat(table, offsets[:-1], axis=0), np.diff(offsets), axis=0)
     means = summed / incidence.divisors(table.sum(axis=0) - own)  # own partitions are not similar
     inside = np.flatnonzero(groups >= 0)
-    counts = 1.0 if times is None else times[inside]
-    return float((counts * means[inside, groups[inside]]).sum())
-
-
-def nearest_groups(
-    similarity: np.ndarray, groups: np.ndarray, n_groups: int, times: np.ndarray | None = None
-) -> np.ndarray:
-    """Return the groups (B,), base clusters in none assigned to the one they resemble most."""
-    table = incidence.one_hot(groups, n_groups, times)
-    resemblance = (similarity @ table) / incidence.divisors(table.sum(axis=0))
-    return np.where(groups >= 0, groups, resemblance.argmax(axis=1))
+    return float((times[inside] * means[inside, groups[inside]]).sum())

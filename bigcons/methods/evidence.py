@@ -61,7 +61,10 @@ class Evidence(ConsensusClusterer):
         logger.info("%s distinct rows of %s objects", f"{n_rows:,}", f"{ensemble.n_objects:,}")
         within = _within(rows, self.normalize, weights)
         if self.ties == "lowest":
-            order = order_by_content(rows, weights)
+            # by the objects that share base clusters with those of a row, then by those that share with these
+            times = np.ones(ensemble.n_partitions) if weights is None else weights.partitions
+            near = _summed_over_clusters(rows.labels, times, rows.weights)
+            order = np.lexsort((-_summed_over_clusters(rows.labels, times, rows.weights * near), -near))
         else:
             order = generator(seed, "eac.ties").permutation(n_rows)
         labels = rows.labels[order]
@@ -418,19 +421,6 @@ def unique_rows(
     return UniqueRows(labels, sizes, row_of_object)
 
 
-def order_by_content(rows: UniqueRows, weights: Weights | None) -> np.ndarray:
-    """Return an order (n_rows,) of distinct rows that their objects and labels tell, in which to break ties.
-
-    The first rows have the most objects in their base clusters; if these are as many, the base clusters of
-    those objects have the most. So it depends neither on the order of objects and partitions nor on the names
-    of labels, except for rows alike in both, which stay in order. O(n_rows n_partitions) time.
-    """
-    times = np.ones(rows.labels.shape[1]) if weights is None else weights.partitions
-    near = _summed_over_clusters(rows.labels, times, rows.weights)
-    further = _summed_over_clusters(rows.labels, times, rows.weights * near)
-    return np.lexsort((-further, -near))
-
-
 def _summed_over_clusters(rows: np.ndarray, times: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return for each row the values (n_rows,) of all rows in its base clusters, of partition u times[u]."""
     summed = np.zeros(len(rows))
@@ -662,7 +652,10 @@ class Furthest(ConsensusClusterer):
                             least, furthest = candidate
                 if len(centers) == 1 and closest[second] < 1.0:  # else all of the sample are alike
                     furthest = second
-                objectives.append(_disagreements(table, ensemble.offsets))
+                # the pairs that exactly one of the clusters and a partition joins
+                seen = np.add.reduceat(table, ensemble.offsets[:-1], axis=1)
+                joined = [(n * (n - 1) // 2).sum() for n in (seen, table.sum(axis=0), table)]
+                objectives.append(float(joined[0] + joined[1] - 2 * joined[2]))
                 listener.advance(1)
         self.n_passes_: int = len(centers)
         self.objective_: float = objectives[-1]
@@ -719,16 +712,6 @@ def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:
             least = min(least, candidate)
             listener.advance(1)
     return least[1], least[2]
-
-
-def _disagreements(table: np.ndarray, offsets: np.ndarray) -> float:
-    """Return the number of pairs that exactly one of the clusters (rows) and a partition joins, in total."""
-    seen = np.add.reduceat(table, offsets[:-1], axis=1)
-    n_joined = [(counts * (counts - 1) // 2).sum() for counts in (seen, table.sum(axis=0), table)]
-    return float(n_joined[0] + n_joined[1] - 2 * n_joined[2])
-
-
-# Dissimilarity increments
 
 
 class DID(ConsensusClusterer):

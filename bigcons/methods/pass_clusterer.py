@@ -69,17 +69,8 @@ class PassClusterer(ConsensusClusterer):
         self._check_memory_plan(partial(self._memory_plan, starts), ensemble, engine, out, self.memory)
         method = starts.method
         with passes.open_workspace(out, engine, method.n_carried, method.carried_dtype) as workspace:
-            run = Run(
-                ensemble,
-                ensemble.blocks(),
-                engine,
-                seed,
-                self.max_iter,
-                self.tol,
-                survey.sample,
-                *workspace,
-                self.n_init,
-            )
+            limits = seed, self.max_iter, self.tol
+            run = Run(ensemble, ensemble.blocks(), engine, *limits, survey.sample, *workspace, self.n_init)
             at = passes.run_passes(run, starts)
             state, arrays, carries = passes.part_of(at.state, "judged"), run.arrays, method.n_carried > 0
             self._parts = state
@@ -127,23 +118,18 @@ class PassClusterer(ConsensusClusterer):
         n, K, rows, method = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows, starts.method
         carried = method.n_carried * np.dtype(method.carried_dtype).itemsize
         results = 4 * K if self.info.soft else 0
-        state = 8 * ensemble.n_base_clusters * (K + 8)
-        n_sampled = start_rows(ensemble, K)
-        sample = label_bytes(ensemble, n_sampled)
+        state, n_sampled = 8 * ensemble.n_base_clusters * (K + 8), start_rows(ensemble, K)
+        held, kept = 4 * n + label_bytes(ensemble, n_sampled), results if in_memory else 0
         of_passes = MemoryPlan(
-            held=4 * n + (n * (2 * carried + results) if in_memory else 0) + 4 * state + sample,
+            held=held + 4 * state + (n * (2 * carried + results) if in_memory else 0),
             per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
-            per_result=state + rows * ((results if in_memory else 0) + 8),
+            per_result=state + rows * (kept + 8),
         )
-        rows_after = n_sampled * carried
-        start = 2 * state + rows_after
+        start = 2 * state + n_sampled * carried
         first_rows = 8 * n_sampled * (2 * K + 8 if self.info.soft else 3 * ensemble.n_partitions)
-        on_sample = MemoryPlan(
-            held=4 * n + sample + starts.n_held(self.n_init) * start,
-            per_block=5 * state + 2 * rows_after + first_rows,
-            per_result=start,
-        )
-        plans = [of_passes, on_sample] if starts.n_held(self.n_init) else [of_passes]
+        n_held = starts.n_held(self.n_init)
+        on_sample = MemoryPlan(held + n_held * start, state + 2 * start + first_rows, start)
+        plans = [of_passes, on_sample][: 1 + (n_held > 0)]
         return max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
 
 

@@ -233,17 +233,8 @@ class PCC(ConsensusClusterer):
             return all_pairs.solve_sample(run, clusters, K, problem.n_init, weights, more)
 
         with passes.open_workspace(out, engine, K) as (arrays, snapshots):
-            run = Run(
-                labels,
-                labels.blocks(),
-                engine,
-                seed,
-                problem.n_passes,
-                self.tol,
-                survey.sample,
-                arrays,
-                snapshots,
-            )
+            limits = seed, problem.n_passes, self.tol
+            run = Run(labels, labels.blocks(), engine, *limits, survey.sample, arrays, snapshots)
             if by_sums:
                 at = passes.run_passes(run, all_pairs.AllPairs(K, begin))
                 read: Callable[[Block], np.ndarray] = partial(arrays.read, at.generation)

@@ -49,7 +49,7 @@ def test_dense__of_many_tiles():
 
 
 def test_dense__refuses_what_does_not_fit():
-    with pytest.raises(MemoryBudgetError, match=r"all pairs of 1,000 .* need 8 MB, over the 1 MB.*sample"):
+    with pytest.raises(MemoryBudgetError, match=r"all pairs of 1,000 .* need 8 MB, over memory=1 MB.*sample"):
         dense(np.zeros((1000, 2), dtype=int), memory="1MB")
 
 

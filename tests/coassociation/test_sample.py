@@ -90,10 +90,12 @@ def test_sample__refuses_pairs_that_its_budget_cannot_hold_and_names_one_that_ca
     labels = np.random.default_rng(0).integers(0, 3, (400, 4))
     asked = {"n_pairs": 5000, "random_state": 0}
     for further in ({}, {"tiles": None, "out": tmp_path / "p.zarr"}):
-        with pytest.raises(MemoryBudgetError, match=r"5,000 pairs in memory need 316 kB, .*out=") as refusal:
+        with pytest.raises(
+            MemoryBudgetError, match=r"5,000 pairs in memory need 632 kB, over memory=500 kB.*out="
+        ) as refusal:
             sample(labels, memory="500kB", **further, **asked)
         assert not list(tmp_path.iterdir())
-        enough = re.search(r"raise memory to ([\d.]+ kB)", str(refusal.value))[1]
+        enough = re.search(r"raise it to ([\d.]+ kB)", str(refusal.value))[1]
         assert sample(labels, memory=enough, **further, **asked).n_pairs == 5000
 
 

@@ -161,7 +161,7 @@ def test_eac__refuses_distances_beyond_memory_with_the_size_that_would_do():
     _, labels = planted(n_objects=3000)
     with pytest.raises(
         MemoryBudgetError,
-        match=r"distances of [\d,]+ distinct rows .*need \d+.* raise memory to 482 MB, or .* pcc",
+        match=r"distances of [\d,]+ distinct rows .*need \d+.* raise it to 482 MB, or .* pcc",
     ):
         EACAverage(4, memory="390MB").fit(labels)
     assert EACSingle(4, memory="390MB").fit(labels).n_clusters_ == 4
