@@ -187,12 +187,6 @@ def rand_index(tables: np.ndarray) -> Any:
     return (all_pairs - in_rows - in_columns + 2 * together + no_pair) / (all_pairs + no_pair)
 
 
-def binder_loss(tables: np.ndarray) -> Any:
-    """Return the share of pairs that one of both clusterings joins and the other separates."""
-    together, in_rows, in_columns, all_pairs = joined_pairs(tables)
-    return ((in_rows - together) + (in_columns - together)) / np.maximum(all_pairs, 1.0)
-
-
 def adjusted_rand(tables: np.ndarray) -> Any:
     """Return the adjusted Rand index."""
     return adjusted_rand_of_pairs(*joined_pairs(tables))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _UNITS = {"B": 1}
 _UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
@@ -89,24 +88,18 @@ def row_blocks(n_rows: int, rows_per_block: int) -> list[Block]:
 def parse_size(size: int | float | str) -> int:
     """Return a size in bytes, given as a number or as text such as ``"2GB"`` or ``"512 MiB"``.
 
-    Raises InvalidInputError for anything else, for a number below 1,000 without a unit, which was probably
-    forgotten, and for more than 2**50 bytes, which no machine has.
+    Raises InvalidInputError for anything else.
     """
-    number, unit, remedy = math.nan, "", "is not a size; use bytes or text such as '2GB' or '512MiB'"
-    if isinstance(size, str):
-        if match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size):
-            number, unit = float(match[1]), match[2].upper()
-    elif not isinstance(size, bool) and hasattr(size, "__float__") and 0 < size < math.inf:
-        number = size
-    if not math.isnan(number) and (not unit or unit in _UNITS):
-        n_bytes = number * _UNITS[unit or "B"]
-        if not unit and number < 1000:
-            remedy = f"would be bytes; give the unit, such as '{number:g}GB' or '{number:g}MB'"
-        elif n_bytes > MOST_BYTES:
-            remedy = f"is {format_size(n_bytes)}, more than any machine has; give at most 1 PiB"
-        else:
-            return int(n_bytes)
-    raise InvalidInputError(f"memory={size!r} {remedy}.", parameter="memory")
+    number: Any = size
+    unit = "B"
+    if isinstance(size, str) and (match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size)):
+        number, unit = float(match[1]), match[2].upper() or "B"
+    is_number = isinstance(number, (int, float, np.integer, np.floating)) and not isinstance(number, bool)
+    if not is_number or not 0 < number <= MOST_BYTES or unit not in _UNITS:
+        raise InvalidInputError(
+            f"memory={size!r} is not a size; use bytes or text such as '2GB' or '512MiB'.", parameter="memory"
+        )
+    return int(number * _UNITS[unit])
 
 
 def format_size(n_bytes: float) -> str:

@@ -307,9 +307,6 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
 # Without a truth: a consensus and its ensemble, and this with itself
 
 
-LOSSES = {"vi": tables.variation_of_information, "binder": tables.binder_loss}
-
-
 def anmi(x: Any, labels: Any, *, weights: Any = None, client: object = None) -> float:
     """Return the average NMI of ``labels`` with the partitions of ``x``, in [0, 1].
 
@@ -407,8 +404,9 @@ def expected_loss(
     >>> round(bc.metrics.expected_loss(partitions, [0, 0, 1, 1], loss="binder"), 3)
     0.083
     """
-    of_tables = LOSSES[check_choice("loss", loss, tuple(LOSSES))]
-    return _mean_and_coverage(of_tables, x, labels, weights, client)[0]
+    if check_choice("loss", loss, ("vi", "binder")) == "vi":
+        return _mean_and_coverage(tables.variation_of_information, x, labels, weights, client)[0]
+    return 1.0 - _mean_and_coverage(tables.rand_index, x, labels, weights, client)[0]
 
 
 def _mean_and_coverage(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,7 +115,6 @@ class _Bar(Progress):
             dynamic_ncols=True,
             disable=self._file is None and not is_in_notebook and not sys.stderr.isatty(),
         )
-        logging.getLogger("bigcons").addFilter(self._make_room)
 
     def advance(self, n: int) -> None:
         self._bar.update(n)
@@ -125,10 +123,4 @@ class _Bar(Progress):
         self._bar.set_postfix_str(state, refresh=False)
 
     def finish(self) -> None:
-        logging.getLogger("bigcons").removeFilter(self._make_room)
         self._bar.close()
-
-    def _make_room(self, _: logging.LogRecord) -> bool:
-        """Clear the line for what is logged; it is drawn again later."""
-        self._bar.clear()
-        return True

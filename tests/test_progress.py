@@ -1,7 +1,6 @@
 """What is reported of a solve, and what the screen shows of it."""
 
 import io
-import logging
 import re
 import time
 
@@ -40,17 +39,6 @@ def test_bar__draws_nothing_in_a_pipe_or_for_short_steps(capsys):
         listener.advance(1)
     assert capsys.readouterr().err == ""
     assert lines(screen) == []
-
-
-def test_bar__makes_room_for_what_is_logged(caplog):
-    screen = io.StringIO()
-    with ProgressBar(screen, after=-1.0), step("survey", 4) as listener, caplog.at_level("INFO"):
-        time.sleep(0.2)
-        listener.advance(1)
-        assert not screen.getvalue().endswith("\r")
-        logging.getLogger("bigcons").info("a line of its own")
-        assert screen.getvalue().endswith(" \r")
-    assert "a line of its own" in caplog.text
 
 
 def test_solve__reports_all_units_of_its_steps(tmp_path):

@@ -20,7 +20,7 @@ import click
 
 import bigcons
 from bigcons.cli import commands as _commands  # noqa: F401 - which fills COMMANDS
-from bigcons.cli.options import COMMANDS, JSON, OPTIONS, did_you_mean, emit, shown, with_options
+from bigcons.cli.options import COMMANDS, JSON, OPTIONS, emit, shown, with_options
 from bigcons.errors import BigconsError, InvalidInputError
 from bigcons.progress import ProgressBar
 
@@ -76,11 +76,8 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that ``args`` start with; suggest the closest if there is none."""
-        try:
-            name, command, words = super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            raise click.UsageError(error.message + did_you_mean(args[0], self.commands), error.ctx) from error
+        """Find the command that ``args`` start with, and keep its options."""
+        name, command, words = super().resolve_command(ctx, args)
         options = [] if command is None else command.params
         ctx.meta[OPTIONS] = {o.name: o.opts[0] for o in options if isinstance(o, click.Option)}
         return name, command, words

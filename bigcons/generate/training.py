@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning, warn_user
+from bigcons.errors import InvalidInputError
 from bigcons.io.features import CATEGORY, HASHED, FeatureEncoding, Features, Scaling
 from bigcons.kernels.draws import mark_drawn
 from bigcons.kernels.nearest import normalize_rows
@@ -101,11 +101,6 @@ class Scheme:
             ranges = (split_range(n_seen),) * 2
         elif self.n_clusters is not None:
             ranges = (check_range(self.n_clusters),) * 2
-            if ranges[0][1] == 1:
-                warn_user(
-                    "partitions of a single cluster say nothing; use n_clusters of at least 2.",
-                    SuspiciousLabelsWarning,
-                )
         if limit or self.n_clusters is None:
             (a, b), (c, d) = ranges
             ranges = (min(a, n_seen), min(b, n_seen)), (min(c, n_seen), min(d, n_seen))
