@@ -23,7 +23,7 @@ import numpy as np
 from machine import describe
 
 from bigcons.datasets import PlantedLabels, planted_blocks
-from bigcons.io.factorize import default_chunk_rows
+from bigcons.io.labels import default_chunk_rows
 from bigcons.memory import Block, row_blocks
 from bigcons.run.engine import ThreadsEngine
 from bigcons.store.building import write_store

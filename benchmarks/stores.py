@@ -34,8 +34,8 @@ from pyarrow import parquet
 from bigcons import Ensemble
 from bigcons.disk.places import place_of
 from bigcons.errors import SuspiciousLabelsWarning
-from bigcons.io.factorize import default_chunk_rows
-from bigcons.io.files import footer_of
+from bigcons.io.labels import default_chunk_rows
+from bigcons.io.sources import footer_of
 from bigcons.memory import row_blocks
 from bigcons.store.building import write_store
 from bigcons.store.ensemble_store import Content, Header

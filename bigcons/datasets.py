@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError, StoreNotFoundError
-from bigcons.io.factorize import label_dtype
+from bigcons.io.labels import label_dtype
 from bigcons.kernels.draws import draw_labels
 from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed

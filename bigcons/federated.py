@@ -47,7 +47,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bigcons.errors import ConvergenceWarning, InvalidInputError, warn_user
-from bigcons.io.factorize import label_dtype
+from bigcons.io.labels import label_dtype
 from bigcons.methods import bce
 from bigcons.methods.bce import SMOOTHING
 from bigcons.methods.pass_clusterer import CERTAINTY, first_partition, partition_order, spread

@@ -284,7 +284,7 @@ def import_(
     both. It is sorted in memory, at 60 bytes a pair.
     """
     from bigcons.disk.places import place_of
-    from bigcons.io.files import matching
+    from bigcons.io.sources import matching
     from bigcons.store.ensemble import import_labels
     from bigcons.store.pairs import import_pairs
 

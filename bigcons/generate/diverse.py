@@ -11,8 +11,8 @@ from numpy.random import Generator
 
 from bigcons.errors import InvalidInputError
 from bigcons.generate.training import check_range, fitted_kmeans, measure, quiet_scikit_learn
-from bigcons.io.batches import columns_source
 from bigcons.io.features import open_features
+from bigcons.io.sources import columns_source
 from bigcons.memory import PROCESS_BYTES
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress

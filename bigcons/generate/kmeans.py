@@ -26,8 +26,8 @@ from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.generate import training
 from bigcons.generate.training import ClusterCount, Scheme
 from bigcons.io.columns import Column, Columns
-from bigcons.io.factorize import default_chunk_rows, label_dtype
 from bigcons.io.features import Features, open_features
+from bigcons.io.labels import default_chunk_rows, label_dtype
 from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget
 from bigcons.run.engine import Engine, beside_processes, open_engine
 from bigcons.run.passes import open_workspace

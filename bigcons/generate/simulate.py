@@ -12,7 +12,7 @@ import numpy as np
 
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidInputError
-from bigcons.io.batches import columns_source, values_of
+from bigcons.io.sources import columns_source, values_of
 from bigcons.kernels.draws import draw_labels
 from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed

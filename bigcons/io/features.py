@@ -29,18 +29,9 @@ import pyarrow.compute as pc
 
 from bigcons.disk.commit import is_store
 from bigcons.errors import InvalidInputError, first_line, shown
-from bigcons.io.batches import Rows, Source
-from bigcons.io.columns import (
-    MISSING_WORDS,
-    Column,
-    Columns,
-    given_for,
-    loose_number,
-    select,
-)
-from bigcons.io.factorize import rechunk
-from bigcons.io.ids import Ids
-from bigcons.io.sources import open_source
+from bigcons.io.columns import MISSING_WORDS, Column, Columns, Ids, given_for, loose_number, select
+from bigcons.io.labels import rechunk
+from bigcons.io.sources import Rows, Source, open_source
 from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, Block, row_blocks
 from bigcons.progress import progress
 from bigcons.validation import check_rows

@@ -1,15 +1,485 @@
-"""Rows of labels: which partitions label them, and those of one clustering, recoded block by block."""
+"""Labels to the dense codes 0 .. k-1 that are held and stored, in two passes over batches of any size.
+
+An `Encoding` learns the labels of a partition from all batches, and encodes them in a second pass. Codes
+follow the order of the values, so they do not depend on the batches. Memory: a batch and the distinct values.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
-from bigcons.io.factorize import Encoding
-from bigcons.memory import BLOCK_ROWS, row_blocks
+from bigcons.disk.schema import LABEL_TYPES, MISSING
+from bigcons.errors import (
+    EmptyPartitionError,
+    InvalidInputError,
+    MemoryBudgetError,
+    SuspiciousLabelsWarning,
+    shown,
+    warn_user,
+)
+from bigcons.io.columns import DEFAULT_RULE, Ids, MissingRule, number_of, plain_arrow
+from bigcons.io.sources import Source, columns_of
+from bigcons.memory import BLOCK_ROWS, format_size, row_blocks, rows_within
+
+TABLE_SIZE = 1 << 16
+"""Labels below this are looked up in a table, others by binary search."""
+
+MIN_CHUNK_ROWS = 1_024
+
+
+class Encoding:
+    """The dense codes of one partition: ``values[c]``, int64 or text, is the label with code ``c``.
+
+    `add` takes the batches of a first pass, `finish` ends it, and `encode` encodes those of a second one; a
+    batch is a column of any type, or what `plain_column` returned for it.
+    ``known`` values keep their codes; new ones come after them. With ``is_text`` (a file without types), text
+    labels are numbers if all of them are.
+
+    Attributes: ``name``, ``values``, ``categories`` (the values, or None if each is its own code), and
+    ``n_labeled``, how many labels of the first pass were not missing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        known: np.ndarray | None = None,
+        rule: MissingRule = DEFAULT_RULE,
+        *,
+        is_text: bool = False,
+    ) -> None:
+        self.name: str = name
+        self.values: np.ndarray = np.empty(0, np.int64) if known is None else known
+        self.categories: np.ndarray | None = None
+        self.n_labeled: int = 0
+        is_named = self.values.dtype == object
+        if rule.numbers is None and not is_named and self.values.min(initial=0) < 0:
+            rule = rule._replace(numbers=frozenset())
+        self.rule: MissingRule = rule
+        self._may_be_numbers = is_text and not is_named
+        self._numbers = np.empty(0, np.int64)
+        self._texts: dict[str, str | None] = {text: text for text in self.values} if is_named else {}
+        """The label that each text is, None where it means missing."""
+        self._words: Any = None
+        self._code_of_word = self._code_of_number = self._order = np.empty(0, np.int64)
+
+    def add(self, raw: Any) -> None:
+        """Learn the labels in a batch of the column; raise InvalidInputError for invalid ones."""
+        column = raw if isinstance(raw, tuple) else plain_column(raw, self.name, self.rule)
+        if isinstance(column, tuple):
+            values, n_labeled = distinct(*column)
+            self.n_labeled += n_labeled
+            self._numbers = np.union1d(self._numbers, values) if len(self._numbers) else values
+            return
+        for entry in column.drop_null().value_counts().to_pylist():
+            text = entry["values"]
+            if text not in self._texts:
+                self._texts[text] = self.rule.label_of(text)
+            if self._texts[text] is not None:
+                self.n_labeled += entry["counts"]
+
+    def n_bytes(self) -> int:
+        """Return approximately how much memory the values take."""
+        return self._numbers.nbytes + 150 * len(self._texts)
+
+    def finish(self) -> Encoding:
+        """Return the encoding of what was added.
+
+        Raises EmptyPartitionError if all labels are missing, and InvalidInputError for text beside numbers.
+        """
+        known, labels = self.values, self._labels_of_texts() if self._texts else []
+        new: Any = set(labels) - {None}
+        has_text = bool(new) and isinstance(next(iter(new)), str)  # all of them, or none
+        has_numbers = bool(new) and not has_text
+        has_numbers |= len(self._numbers) > 0 or (len(known) > 0 and known.dtype != object)
+        if not has_text and not has_numbers:
+            raise EmptyPartitionError(self.name)
+        if has_text and has_numbers:
+            raise InvalidInputError(
+                f"partition {self.name!r} mixes text and whole numbers, here or with those before; recode it."
+            )
+        if has_text:
+            self.values = np.array([*known, *sorted(new.difference(known))], object)
+        else:
+            numbers = np.union1d(self._numbers, [*new]).astype(np.int64) if new else self._numbers
+            more = np.setdiff1d(numbers, known, assume_unique=True) if len(known) else numbers
+            self.values = np.append(known, more)
+        is_dense = not has_text and np.array_equal(self.values, np.arange(len(self.values)))
+        self.categories = None if is_dense else self.values
+        if self._texts:
+            import pyarrow as pa
+
+            codes = {value: code for code, value in enumerate(self.values.tolist())}
+            self._words = pa.array(self._texts, pa.large_string())
+            self._code_of_word = np.array([*(codes.get(label, MISSING) for label in labels), MISSING])
+        elif not is_dense and self.values.min() >= 0 and self.values.max() < TABLE_SIZE:
+            self._code_of_number = np.full(
+                int(self.values.max()) + 2, MISSING, np.int32
+            )  # the last is missing
+            self._code_of_number[self.values] = np.arange(len(self.values))
+        elif not is_dense:
+            self._order = np.argsort(self.values)
+        return self
+
+    def _labels_of_texts(self) -> list[Any]:
+        """Return the label of each text, None where it is missing: numbers if all in a file are numbers."""
+        labels: list[Any] = list(self._texts.values())
+        numbers: list[Any] = [None if label is None else number_of(label) for label in labels]
+        are_numbers = all(
+            label is None or number is not None for label, number in zip(labels, numbers, strict=True)
+        )
+        if not self._may_be_numbers or not are_numbers:
+            return labels
+        _whole(np.array([number for number in numbers if isinstance(number, float)], float), self.name)
+        _whole(np.array([int(number) for number in numbers if number is not None], object), self.name)
+        return [None if number is None else int(number) for number in numbers]
+
+    def encode(self, raw: Any) -> np.ndarray:
+        """Return the codes ``(n_rows,)`` of a column, -1 for missing and unknown labels."""
+        column = raw if isinstance(raw, tuple) else plain_column(raw, self.name, self.rule)
+        if not isinstance(column, tuple) and self._words is not None:
+            import pyarrow.compute as pc
+
+            place = pc.fill_null(pc.index_in(column, value_set=self._words), len(self._words))
+            return self._code_of_word[place.to_numpy(zero_copy_only=False)]
+        if not isinstance(column, tuple) or self.values.dtype == object:  # without a label
+            return np.full(len(raw), MISSING, np.int8)
+        numbers, are_labels = column
+        if self.categories is None:
+            return np.where(are_labels & (numbers < len(self.values)), numbers, MISSING)
+        if table := len(self._code_of_number):
+            return self._code_of_number[np.where(are_labels & (numbers < table), numbers, MISSING)]
+        ascending = self.values[self._order]
+        place = np.minimum(np.searchsorted(ascending, numbers), len(ascending) - 1)
+        return np.where(are_labels & (ascending[place] == numbers), self._order[place], MISSING)
+
+
+def distinct(numbers: np.ndarray, are_labels: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the different labels among whole numbers, ascending, int64, and how many labels there are."""
+    filled = np.where(are_labels, numbers, MISSING)
+    is_small = len(filled) and filled.max() < TABLE_SIZE
+    if is_small and (numbers.min() >= 0 or not are_labels[numbers < 0].any()):
+        counts = np.bincount(filled.astype(np.int64) + 1)
+        return np.flatnonzero(counts[1:]), len(filled) - int(counts[0])
+    labels = numbers[are_labels]
+    parts = np.array_split(labels, len(labels) // BLOCK_ROWS + 1)  # sorted within the cache
+    return np.unique(np.concatenate([np.unique(part) for part in parts])).astype(np.int64), len(labels)
+
+
+# Columns of any type
+
+
+def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
+    """Return a column ``(n_rows,)`` as whole numbers and which of them are labels, or as Arrow text.
+
+    Raises InvalidInputError, with the partition's ``name``, for labels that are neither.
+    """
+    absent: Any = None
+    if isinstance(raw, np.ma.MaskedArray) and raw.dtype.kind in "biuf":
+        absent, raw = np.ma.getmaskarray(raw), raw.data
+    elif not isinstance(raw, np.ndarray) or raw.dtype.kind not in "biuf":
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        column = plain_arrow(raw)
+        kind = column if isinstance(column, str) else column.type
+        if kind == pa.large_string():
+            return column
+        if kind == pa.null() or kind == pa.bool_():
+            column = column.cast(pa.int8())
+        elif isinstance(column, str) or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise InvalidInputError(
+                f"partition {name!r} has labels that are neither all whole numbers nor all text in UTF-8 "
+                f"({kind}); recode it, or leave it out with drop= (--drop)."
+            )
+        if column.null_count:
+            absent = column.is_null().to_numpy(zero_copy_only=False)
+            column = pc.fill_null(column, pa.scalar(0, column.type))
+        raw = column.to_numpy(zero_copy_only=False)
+    if raw.dtype.kind == "f":
+        missing = np.isnan(raw)
+        absent = missing if absent is None else absent | missing
+        raw = _whole(np.where(absent, 0, raw), name)
+    elif raw.dtype == np.uint64:
+        raw = _whole(raw, name)
+    elif raw.dtype.kind in "bu":
+        raw = raw.astype(np.result_type(raw.dtype, np.int8))
+    are_labels = raw >= 0 if rule.numbers is None else ~np.isin(raw, list(rule.numbers))
+    return raw, are_labels if absent is None else are_labels & ~absent
+
+
+def _whole(raw: np.ndarray, name: str) -> np.ndarray:
+    """Return numbers as int64; refuse fractions, and those so large that several integers become one."""
+    limit = 2.0 ** (np.finfo(raw.dtype).nmant + 1) if raw.dtype.kind == "f" else 1 << 63
+    broken = raw >= limit
+    if raw.dtype.kind == "f":
+        broken |= (raw <= -limit) | (raw != np.rint(raw))
+    if broken.any():
+        raise InvalidInputError(
+            f"partition {name!r} has label {raw[broken][0]}; labels are text, or whole numbers that "
+            f"{raw.dtype} holds exactly, below 2**63. Leave the column out with drop= (--drop), use "
+            "bigcons.generate for features, or pass memberships to Ensemble.from_memberships (--memberships)."
+        )
+    return raw.astype(np.int64)
+
+
+# Sources of labels
+
+
+def scan_labels(
+    source: Source,
+    names: Sequence[str],
+    *,
+    known: Sequence[np.ndarray | None] | None = None,
+    rows: int = BLOCK_ROWS,
+    values_budget: int | None = None,
+) -> tuple[int, list[Encoding]]:
+    """Read ``source`` once; return its rows and the encodings of its partitions, new values after ``known``.
+
+    Raises InvalidInputError for an empty matrix, invalid labels and partitions without labels, and
+    MemoryBudgetError if the distinct labels take more than ``values_budget`` bytes.
+    """
+    encodings = [
+        Encoding(name, values, source.rule, is_text=source.is_text)
+        for u, (name, values) in enumerate(zip(names, known or [None] * source.n_columns, strict=True))
+    ]
+    n_objects = 0
+    for block in source.batches(rows):
+        columns = columns_of(block)
+        for encoding, column in zip(encodings, columns, strict=True):
+            encoding.add(column)
+        n_objects += len(columns[0]) if columns else 0
+        del block, columns  # before the source makes the next ones
+        needed = sum(encoding.n_bytes() for encoding in encodings)
+        if values_budget is not None and needed > values_budget:
+            raise MemoryBudgetError(
+                f"the distinct labels take {format_size(needed)}, more than the {format_size(values_budget)} "
+                "reserved for them; raise memory.",
+                needed=needed,
+                budget=values_budget,
+            )
+    if not n_objects or not source.n_columns:
+        raise InvalidInputError(
+            f"{source.where} is empty, shape ({n_objects}, {source.n_columns}); give at least one label."
+        )
+    for encoding in encodings:
+        encoding.finish()
+    return n_objects, encodings
+
+
+def encode_labels(
+    source: Source,
+    encodings: Sequence[Encoding],
+    dtype: np.dtype,
+    rows: int = BLOCK_ROWS,
+    *,
+    are_new: bool = False,
+) -> Iterator[np.ndarray]:
+    """Read ``source`` again and yield its rows as codes ``(n_rows, n_partitions)`` of ``dtype``.
+
+    Warns of suspicious labels of partitions that ``are_new``.
+
+    Raises InvalidInputError for a first batch whose rows are no objects, and at the end if the labels differ
+    from the first pass.
+    """
+    n_labeled = np.zeros(len(encodings), np.int64)
+    is_first = True
+    for block in source.batches(rows):
+        columns = columns_of(block)
+        codes = np.empty((len(encodings), len(columns[0])), dtype)
+        for u, encoding in enumerate(encodings):
+            codes[u] = encoding.encode(columns[u])
+        del block, columns  # before the source makes the next ones
+        if is_first and source.may_be_other:
+            refuse_no_objects(source.where, source.n_rows, codes.T, encodings, source.ids)
+        if is_first and source.is_given and are_new:
+            warn_of_labels(source.n_rows or 0, encodings)
+        is_first = False
+        n_labeled += np.count_nonzero(codes != MISSING, axis=1)
+        yield np.ascontiguousarray(codes.T)
+    changed = np.flatnonzero(n_labeled != [encoding.n_labeled for encoding in encodings])
+    if changed.size:
+        raise InvalidInputError(
+            f"partition {encodings[changed[0]].name!r} changed while it was read; pass labels that do not."
+        )
+
+
+def refuse_no_objects(
+    where: str,
+    n_objects: int | None,
+    codes: np.ndarray,
+    encodings: Sequence[Encoding],
+    ids: Ids | None = None,
+) -> None:
+    """Raise InvalidInputError if the codes ``(n_rows, n_partitions)`` of the first rows are of no objects.
+
+    Text beside columns of numbers may name the objects. Of three or more columns of two labels, each object
+    has the second one in exactly one: these are the clusters of one partition. A square matrix that is
+    symmetric tells which objects belong together. In a long table of three columns, no two rows are of the
+    same object and partition, but each of both has many rows. Few rows may be like that by chance.
+    """
+    n_rows, n_columns = codes.shape
+    texts = [encoding.name for encoding in encodings if encoding.values.dtype == object]
+    if ids is None and 0 < len(texts) < n_columns:
+        raise InvalidInputError(
+            f"{where} has text in {shown(texts)} beside columns of numbers; pass id={texts[0]!r} "
+            f"(--id {texts[0]}) if it names the objects, use Ensemble.from_long (bigcons import --long) for "
+            "a row for each label, or name the partitions in columns= (--columns)."
+        )
+    what = ""
+    are_halves = n_rows >= 20 and n_columns > 2 and codes.min() == 0 and (codes.max(axis=0) == 1).all()
+    may_be_long = ids is None or ids.facts.is_index  # which may number rows
+    if are_halves and (codes.sum(axis=1) == 1).all():
+        what = "a column for each cluster: then pass Ensemble.from_memberships([x]) (--memberships)"
+    elif n_rows >= 20 and codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
+        what = "a symmetric matrix that tells which objects belong together: then pass its partitions"
+    elif may_be_long and n_columns == 3 and n_rows >= 200:
+        for thing, voter in ((0, 1), (0, 2), (1, 2)):
+            pairs = codes[:, [thing, voter]].astype(np.int64)
+            n_pairs = len(np.unique(pairs[:, 0] * (int(pairs[:, 1].max()) + 1) + pairs[:, 1]))
+            n_here = min(len(np.unique(column)) for column in pairs.T)
+            n_values = max(len(encodings[c].values) for c in (thing, voter))
+            is_long = pairs.min() >= 0 and n_pairs == n_rows and 2 * n_here <= n_rows
+            if is_long and 2 * n_values <= encodings[thing].n_labeled:
+                what = (
+                    f"a long table, whose rows have different {encodings[thing].name!r} and "
+                    f"{encodings[voter].name!r}: then pass it to Ensemble.from_long(table, object=..., "
+                    "partition=..., label=...) (bigcons import --long)"
+                )
+    if what:
+        raise InvalidInputError(
+            f"{where} may be {what}; or name the columns (columns=, --columns) if each is a partition."
+        )
+
+
+def warn_of_labels(n_objects: int, encodings: Sequence[Encoding]) -> None:
+    """Warn of columns that may be votes or ids.
+
+    Negative numbers may be votes if partitions with missing labels have one number besides. Ids differ in
+    each of 200 objects or more; they are none if all columns are so.
+    """
+    gaps = [e for e in encodings if e.n_labeled < n_objects and e.rule == DEFAULT_RULE]
+    votes = [e for e in gaps if e.values.dtype != object]
+    if votes and all(len(encoding.values) == 1 for encoding in gaps):
+        warn_user(
+            f"partition {votes[0].name!r} has {votes[0].values[0]} as its only label, and "
+            f"{n_objects - votes[0].n_labeled:,} of the objects have none; pass missing=[] (--missing '') if "
+            "negative numbers are labels.",
+            SuspiciousLabelsWarning,
+        )
+    ids = [encoding.name for encoding in encodings if len(encoding.values) == n_objects >= 200]
+    if 0 < len(ids) < len(encodings):
+        warn_user(
+            f"every object has a different label in {shown(ids)}; pass id={ids[0]!r} (--id {ids[0]}) if that "
+            "names the objects, and leave out with drop= (--drop) what is no partition.",
+            SuspiciousLabelsWarning,
+        )
+
+
+def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
+    """Return the numbers of clusters and of labeled objects of each partition, and the categories."""
+    n_clusters, n_labeled = np.empty((2, len(encodings)), np.int64)
+    categories: list[np.ndarray | None] = []
+    for u, encoding in enumerate(encodings):
+        n_clusters[u], n_labeled[u] = len(encoding.values), encoding.n_labeled
+        categories.append(encoding.categories)
+    return n_clusters, n_labeled, categories
+
+
+# Names and sizes
+
+
+def rechunk(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
+    """Regroup consecutive blocks into blocks of exactly ``rows`` rows (the last may be smaller)."""
+    waiting: list[np.ndarray] = []
+    n_waiting = 0
+    for block in blocks:
+        while n_waiting + len(block) >= rows:
+            head = block[: rows - n_waiting]
+            yield np.concatenate([*waiting, head]) if waiting else head
+            block = block[len(head) :]
+            waiting, n_waiting = [], 0
+        if len(block):
+            waiting.append(block)
+            n_waiting += len(block)
+    if waiting:
+        yield np.concatenate(waiting)
+
+
+def label_dtype(n_clusters: Iterable[int]) -> np.dtype:
+    """Return the smallest type for -1 and the codes of partitions with ``n_clusters`` clusters."""
+    largest = max(n_clusters) - 1
+    kind = 0
+    while np.iinfo(LABEL_TYPES[kind]).max < largest:
+        kind += 1
+    return np.dtype(LABEL_TYPES[kind])
+
+
+def default_chunk_rows(n_objects: int, n_columns: int) -> int:
+    """Return a power of two that makes about 16 chunks.
+
+    From 1,024 to 65,536, but fewer than 1,024 where these are more than 16 million labels.
+    """
+    ideal = 1 << max(0, (n_objects + 16 - 1) // 16 - 1).bit_length()
+    fewest = MIN_CHUNK_ROWS
+    while fewest > 1 and 3 * fewest * n_columns > 4 * 16_000_000:  # the nearest power of two
+        fewest //= 2
+    return min(max(ideal, fewest), BLOCK_ROWS)
+
+
+def rows_per_read(source: Source, budget: int) -> int:
+    """Return how many rows of ``source`` to read and encode at a time within half of ``budget``."""
+    # columns are encoded one at a time, in 64-bit numbers, beside the batches
+    per_row = source.row_bytes + 2 * 4 * source.n_columns + 40
+    rows = rows_within(
+        budget,
+        2 * per_row,
+        fixed=2 * source.fixed_bytes,
+        at_least=source.least_rows,
+        what="one block of the labels",
+    )
+    return min(rows, max(BLOCK_ROWS, source.least_rows))
+
+
+def check_chunk_rows(chunk_rows: int, bytes_per_row: float, budget: int) -> None:
+    """Raise MemoryBudgetError if four copies of a chunk do not fit in half of ``budget``.
+
+    Chunks do not become smaller for it: the bits of a consensus depend on them.
+    """
+    rows_within(
+        budget, 8 * bytes_per_row, at_least=chunk_rows, what=f"a chunk of {chunk_rows:,} rows of labels"
+    )
+
+
+def partition_names(
+    names: Sequence[object] | None, n: int, what: str = "partitions", first: int = 0
+) -> list[str]:
+    """Return names as text, ``p0, p1, ...`` numbered from ``first`` by default.
+
+    Raises InvalidInputError if there is not one for each, or one is repeated.
+    """
+    if names is None:
+        return list(map("p{}".format, range(first, first + n)))
+    if len(names) != n:
+        raise InvalidInputError(f"names has {len(names)} entries for {n} {what}; pass one for each.")
+    texts = list(map(str, names))
+    check_distinct(texts)
+    return texts
+
+
+def check_distinct(names: Sequence[str], before: Sequence[str] = ()) -> None:
+    """Raise InvalidInputError if a name is repeated, or is one of those ``before`` in an ensemble."""
+    taken = set(before)
+    for name in names:
+        if name in taken:
+            raise InvalidInputError(f"two partitions are named {name!r}; give each a name of its own.")
+        taken.add(name)
+
+
+# Rows of labels, and one clustering
 
 
 def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -1,41 +1,943 @@
-"""Sources: names, batches of rows, and ids. What a user holds is opened as one; nothing else enters.
+"""Sources: names of columns, batches of rows, and ids. All that a user holds is opened as one.
 
-pandas, polars, dask, Arrow and AnnData are known by the module of their types, so none is imported here.
+A batch is a matrix of numpy or SciPy, or the list of its columns, of numpy or Arrow. pandas, polars, dask,
+Arrow and AnnData are known by the module of their types or by what they offer, so none is imported here.
+Pickles are never loaded.
 """
 
 from __future__ import annotations
 
+import copy
+import csv
+import glob
+import io
+import json
+import math
 import os
-from dataclasses import replace
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigcons.disk.files import check_file
-from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.io.batches import (
-    Source,
-    array_source,
-    arrow_source,
-    dask_source,
-    ensemble_source,
-    frame_source,
-    index_frame,
-    is_sparse,
-    rows_source,
+from bigcons import errors
+from bigcons.disk.arrays import METADATA, ZarrArray
+from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet
+from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, open_file
+from bigcons.disk.places import DiskPlace, place_of
+from bigcons.errors import InvalidInputError, first_line
+from bigcons.io.columns import (
+    DEFAULT_RULE,
+    INDEX,
+    MISSING_WORDS,
+    NONE_MISSING,
+    Ids,
+    MissingRule,
+    Selection,
+    choose,
+    is_index,
+    loose_number,
+    missing_rule,
+    source_of,
 )
-from bigcons.io.columns import Selection, choose, is_index
-from bigcons.io.files import (
-    KNOWN,
-    file_of,
-    is_list_of_paths,
-    open_files,
-    open_path,
-    reading,
-    refuse_bucket,
-    refuse_missing,
-)
+from bigcons.validation import is_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from bigcons.disk.buckets import BucketPlace
+
+    File = Path | BucketPlace
+    """A file or folder, on a disk or in a bucket."""
+
+Rows = Any
+"""``(n_rows, n_columns)``: a matrix of numpy or SciPy, or the list of its columns."""
+
+Load = Callable[[int, int, Sequence[int], int, int], Iterator[tuple[int, Rows]]]
+"""Yields the rows of a part in order, with the number of the first one of each batch.
+
+It is given the part, the rows of a batch, the places of the columns, and which rows are wanted: others may
+come as well.
+"""
+
+
+@dataclass
+class Source:
+    """Rows ``(n_rows, n_columns)`` that can be read more than once.
+
+    Attributes
+    ----------
+    where
+        Name in messages: its path, "labels", "features" or "pairs".
+    names, n_columns
+        Names of the columns, None if it has no names, and their number.
+    lengths
+        Rows of each part (a file, a partition of dask), None until it has been read to its end.
+    load
+        Reads a part.
+    column_bytes, fixed_bytes
+        Approximate memory for reading a column of a row, and independent of the number of rows.
+    least_rows
+        Rows that are stored together; the least size of a batch.
+    dtype
+        Type of an array, whose batches are matrices; None of a source with a type per column.
+    types
+        Returns the Arrow types of all columns; None for arrays.
+    is_sparse
+        Whether its batches are compressed sparse rows, of features only.
+    is_text, of_text
+        Whether numbers are given as text, and whether it is a file of text.
+    text
+        The same columns as the text that is in a file; None if they have types, or are text.
+    index, is_named
+        The names of its rows, and whether they are the ids unless others are chosen.
+    ids
+        What identifies the rows, if that is known.
+    rule
+        Which labels are missing.
+    categorical
+        Positions of the features whose numbers are categories.
+    is_given, may_be_other
+        Whether it is labels that a user holds, not an ensemble, and whether its rows may be no objects.
+    """
+
+    where: str
+    names: Sequence[str] | None
+    n_columns: int
+    lengths: list[int | None]
+    load: Load
+    column_bytes: float = 16.0
+    fixed_bytes: int = 0
+    least_rows: int = 1
+    dtype: np.dtype | None = None
+    types: Callable[[], Sequence[pa.DataType]] | None = None
+    is_sparse: bool = False
+    is_text: bool = False
+    of_text: bool = False
+    text: Source | None = None
+    index: Source | None = None
+    is_named: bool = False
+    ids: Ids | None = None
+    rule: MissingRule = DEFAULT_RULE
+    categorical: frozenset[int] = frozenset()
+    is_given: bool = False
+    may_be_other: bool = False
+    positions: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.names = None if self.names is None else [str(name) for name in self.names]
+        self.positions = self.positions or list(range(self.n_columns))
+        self.n_read: int = self.n_columns
+        """Columns that are read, of a matrix all of them."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows; None while the length of any part is unknown."""
+        total = 0
+        for length in self.lengths:
+            if length is None:
+                return None
+            total += length
+        return total
+
+    @property
+    def row_bytes(self) -> float:
+        """Approximate memory for reading a row."""
+        return self.column_bytes * self.n_read
+
+    @property
+    def held_bytes(self) -> int:
+        """Approximate memory for decoding, in addition to the batch that is yielded."""
+        return self.fixed_bytes + (int(2 * self.least_rows * self.row_bytes) if self.least_rows > 1 else 0)
+
+    def batches(
+        self, rows: int, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[Rows]:
+        """Yield rows ``start`` to ``stop`` (None: the end) in order, about ``rows`` at a time.
+
+        ``columns`` selects columns by position. Parts before ``start`` of known length are not loaded.
+        """
+        positions = self.positions if columns is None else [self.positions[c] for c in columns]
+        end = sys.maxsize if stop is None else stop
+        begin = 0
+        """The first row of the part."""
+        for part, length in enumerate(self.lengths):
+            if begin >= end:
+                return
+            wanted = max(start - begin, 0), min(end - begin, sys.maxsize if length is None else length)
+            n_rows, at_once = 0, max(rows, self.least_rows)
+            if length is None or wanted[0] < length:
+                for first, batch in self.load(part, rows, positions, *wanted):
+                    n_rows = first + count_rows(batch)
+                    if length is not None and n_rows > length:
+                        break
+                    low, high = max(wanted[0] - first, 0), min(wanted[1], n_rows) - first
+                    for cut in range(low, high, at_once):
+                        last = min(cut + at_once, high)
+                        if isinstance(batch, list):
+                            yield [column[cut:last] for column in batch]
+                        else:
+                            yield batch if last - cut == batch.shape[0] else batch[cut:last]
+                    del batch  # before the next one is made
+                    if n_rows >= wanted[1]:
+                        break
+                else:
+                    length = n_rows if length is None else length
+                    self.lengths[part] = length
+                if length is not None and positions and not min(wanted[1], length) <= n_rows <= length:
+                    raise InvalidInputError(
+                        f"{self.where} has {n_rows:,} rows where {length:,} are declared or were before; "
+                        "pass rows that do not change."
+                    )
+            if length is None:
+                return  # the end is in this part
+            begin += length
+
+    def selected(self, columns: Sequence[int]) -> Source:
+        """Return some columns of the source, in this order."""
+        made = copy.copy(self)
+        made.positions = [self.positions[c] for c in columns]
+        made.n_columns = len(columns)
+        made.names = None if self.names is None else [self.names[c] for c in columns]
+        made.categorical = frozenset(at for at, c in enumerate(columns) if c in self.categorical)
+        made.text = None if self.text is None else self.text.selected(columns)
+        made.n_read = self.n_read if self.dtype is not None else len(columns)
+        return made
+
+    def column_types(self) -> list[pa.DataType] | None:
+        """Return the Arrow types of the columns; None for arrays."""
+        if self.types is None:
+            return None
+        types = self.types()
+        return [types[position] for position in self.positions]
+
+
+def count_rows(rows: Rows) -> int:
+    """Return the number of rows of a batch."""
+    if isinstance(rows, list):
+        return len(rows[0]) if rows else 0
+    return int(rows.shape[0])
+
+
+def columns_of(rows: Rows) -> list[Any]:
+    """Return a batch as columns, contiguous if it is a matrix."""
+    if isinstance(rows, np.ma.MaskedArray):
+        return [rows[:, c] for c in range(rows.shape[1])]
+    return rows if isinstance(rows, list) else list(np.ascontiguousarray(rows.T))
+
+
+def sliced(read: Callable[[int, int, Sequence[int]], Rows], least_rows: int = 1) -> Load:
+    """Return how to load what any rows can be read of, by slices of whole ``least_rows``."""
+
+    def load(_: int, rows: int, columns: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, Rows]]:
+        at_once = max(rows - rows % least_rows, least_rows)
+        for first in range(start - start % least_rows, stop, at_once):
+            yield first, read(first, min(first + at_once, stop), columns)
+
+    return load
+
+
+def with_index(source: Source, at: int | None) -> Source:
+    """Return a source without the column ``at``, which has the names of its rows."""
+    if at is None:
+        return source
+    made = source.selected([c for c in range(source.n_columns) if c != at])
+    made.index, made.is_named = (source.text or source).selected([at]), True
+    if not made.index.names or not made.index.names[0] or _INDEX_NAME.fullmatch(made.index.names[0]):
+        made.index.names = [INDEX]
+    return made
+
+
+@contextmanager
+def _converted(what: str, remedy: str = "convert each column to numbers or text") -> Iterator[None]:
+    """Raise InvalidInputError for what Arrow or NumPy cannot take; it says ``what`` that is."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(f"{what} ({first_line(error)}); {remedy}.") from None
+
+
+# Arrays
+
+
+def check_matrix(shape: Sequence[float], where: str) -> None:
+    """Raise InvalidInputError unless an array is a matrix that may be meant."""
+    if len(shape) != 2 or shape[0] > 1 << 40 or shape[1] > 1 << 24:
+        raise InvalidInputError(
+            f"{where} has {len(shape)} dimension(s), {tuple(shape)}; pass one row per object. "
+            "Reshape your data."  # which scikit-learn looks for
+        )
+
+
+def array_source(array: Any, where: str) -> Source:
+    """Return any matrix that can be sliced by rows: numpy, a memory map, Zarr, HDF5, or sparse of SciPy."""
+    check_matrix(array.shape, where)
+    dtype, chunks, sparse = np.dtype(array.dtype), getattr(array, "chunks", None), is_sparse(array)
+    column_bytes = (3.0 if chunks else 2.0) * dtype.itemsize  # as decoded, as read, as columns
+    if sparse:
+        array = array.tocsr() if hasattr(array, "tocsr") else array
+        n_values = max(array.shape[0] * array.shape[1], 1)
+        column_bytes = 16.0 * getattr(array, "nnz", n_values) / n_values
+
+    def read(start: int, stop: int, columns: Sequence[int]) -> Rows:
+        rows = array[start:stop]
+        if sparse:
+            from scipy.sparse import csr_array
+
+            rows = csr_array(rows)
+            rows.sum_duplicates()
+        else:
+            rows = np.asanyarray(rows)  # keeps masks
+        return rows if list(columns) == list(range(rows.shape[1])) else rows[:, list(columns)]
+
+    least_rows = chunks[0] if chunks else 1
+    load = sliced(read, least_rows)
+    source = Source(where, None, array.shape[1], [int(array.shape[0])], load, column_bytes)
+    source.dtype, source.least_rows, source.is_sparse = dtype, least_rows, sparse
+    return source
+
+
+def is_sparse(x: Any) -> bool:
+    """Return whether ``x`` is a sparse matrix of scipy, or rows of one that an AnnData keeps on a disk."""
+    return type(x).__module__.startswith("scipy.") or (hasattr(x, "format") and hasattr(x, "dtype"))
+
+
+def rows_source(rows: Sequence[Any], role: str) -> Source:
+    """Return the source of a list of rows of equal length."""
+    try:
+        matrix = np.asarray(rows, None if role == "features" else object)  # numbers and text stay so
+    except ValueError:  # rows of several lengths
+        matrix = np.empty(0)
+    if matrix.ndim != 2:
+        raise InvalidInputError(f"{role} is a list, but no matrix; pass a list of values for each object.")
+    return array_source(matrix, role)
+
+
+# Columns in memory, and ensembles
+
+
+def columns_source(
+    columns: Sequence[Any], n_rows: int, names: Sequence[str] | None = None, ids: Ids | None = None
+) -> Source:
+    """Return labels as one ``(n_rows,)`` array per column, which may be a memory map of a file."""
+    load = sliced(lambda start, stop, places: [np.asanyarray(columns[c][start:stop]) for c in places])
+    return Source("labels", names, len(columns), [n_rows], load, 8.0, ids=ids)
+
+
+def ensemble_source(ensemble: Any, where: str) -> Source:
+    """Return an ensemble as a source of its original label values.
+
+    Of soft clusterings, labels are the largest memberships. What is missing is masked.
+    """
+
+    def read(start: int, stop: int, columns: Sequence[int]) -> Rows:
+        rows = ensemble.read(start, stop)
+        if ensemble.is_soft:
+            parts = [rows[:, ensemble.offsets[u] : ensemble.offsets[u + 1]] for u in columns]
+            return [np.ma.masked_array(part.argmax(axis=1), ~part.any(axis=1)) for part in parts]
+        codes, values = np.ascontiguousarray(rows.T), ensemble.categories
+        return [values_of(codes[c], values[c]) for c in columns]
+
+    column_bytes = 8.0 + (2.0 * ensemble.row_bytes / ensemble.n_partitions if ensemble.is_soft else 0.0)
+    load = sliced(read, 1 if ensemble.is_soft else ensemble.chunk_rows)
+    lengths = [ensemble.n_objects]
+    source = Source(where, ensemble.names, ensemble.n_partitions, lengths, load, column_bytes)
+    source.ids, source.rule = ensemble.id_column, NONE_MISSING
+    return source
+
+
+def values_of(codes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
+    """Return the original values of codes, masked where they are missing."""
+    return np.ma.masked_array(codes if values is None else values[np.maximum(codes, 0)], codes < 0)
+
+
+# Tables of pandas and Arrow
+
+
+def frame_source(frame: Any, where: str) -> Source:
+    """Return a pandas DataFrame, whose index is read as the ids only."""
+    import pyarrow as pa
+
+    def column(series: Any) -> Any:
+        """Return a column as numpy or, of a type that numpy has not, as Arrow."""
+        if isinstance(series.dtype, np.dtype):
+            return series.to_numpy()
+        with _converted(f"column {str(series.name)!r} of {where} has type {series.dtype}"):
+            return pa.array(series, from_pandas=True)
+
+    def types() -> Sequence[pa.DataType]:
+        """Return the Arrow types; those of objects are inferred from the values."""
+        kinds = []
+        for name, series in frame.items():
+            with _converted(f"{where} has mixed types in {str(name)!r}"):
+                kinds.append(pa.array(series, from_pandas=True).type)
+        return kinds
+
+    def read(start: int, stop: int, columns: Sequence[int]) -> Rows:
+        part = frame.iloc[start:stop]
+        return [column(part.iloc[:, c]) for c in columns]
+
+    source = Source(where, frame.columns, frame.shape[1], [len(frame)], sliced(read), types=types)
+    index, name = frame.index, INDEX if frame.index.name is None else frame.index.name
+    load = sliced(lambda start, stop, _: [column(index_frame(index[start:stop], where).iloc[:, 0])])
+    source.index, source.is_named = Source(where, [name], 1, [len(frame)], load), is_names(index)
+    return source
+
+
+def index_frame(index: Any, where: str) -> Any:
+    """Return an index of one level as a data frame."""
+    if index.nlevels != 1:
+        raise InvalidInputError(
+            f"the index of {where} has {index.nlevels} levels; call reset_index(), or reset_index(drop=True)."
+        )
+    return index.to_frame(index=False, name=INDEX if index.name is None else index.name)
+
+
+def arrow_source(x: Any, where: str) -> Source:
+    """Return anything with the Arrow C data interface: polars, pyarrow, DuckDB; a stream is read once."""
+    import pyarrow as pa
+
+    with _converted(f"{where} has type {type(x).__name__}, which is not a table", "give one row per object"):
+        table = pa.table(x)
+    columns = list(table.columns)
+    for c, kind in enumerate(table.schema.types):
+        if pa.types.is_dictionary(kind) and kind.value_type == pa.string_view():  # Arrow decodes none
+            columns[c] = columns[c].cast(pa.dictionary(kind.index_type, pa.large_string()))
+    load = sliced(lambda start, stop, places: [columns[c].slice(start, stop - start) for c in places])
+    source = Source(where, table.column_names, table.num_columns, [table.num_rows], load)
+    source.types = lambda: [column.type for column in columns]
+    return with_index(source, pandas_index(table.schema))
+
+
+_INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
+"""Names that pandas and dask give to the Parquet column of an unnamed index."""
+
+
+def pandas_index(schema: pa.Schema) -> int | None:
+    """Return the position of the column that was the index of a data frame; None if none was."""
+    stored = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    names = [name for name in stored if isinstance(name, str) and name in schema.names]
+    names = names or [name for name in schema.names if _INDEX_NAME.fullmatch(name)]
+    if len(names) > 1:
+        raise InvalidInputError(f"the table has an index of {len(names)} levels; call reset_index() first.")
+    return schema.names.index(names[0]) if names else None
+
+
+# Dask
+
+
+def dask_source(collection: Any, where: str) -> Source:
+    """Return a dask array or dataframe, of which each pass computes a part at a time: rows, or a partition.
+
+    The number of rows may be unknown.
+    """
+    kind, is_array = type(collection).__name__, hasattr(collection, "numblocks")
+    if kind == "Delayed" or getattr(collection, "ndim", 0) != 2:  # the former has any attribute
+        raise InvalidInputError(
+            f"{where} has type dask {kind}; pass a matrix, such as dask.array.from_delayed(x, shape, dtype)."
+        )
+    lengths: list[int | None]
+    if is_array:
+        check_matrix(collection.shape, where)
+        width, names, parts = collection.shape[1], None, collection.blocks
+        lengths = [None if math.isnan(rows) else int(rows) for rows in collection.chunks[0]]
+    else:
+        # optimized as a whole: fused partitions have no graphs of their own
+        width, names, parts = len(collection.columns), collection.columns, collection.to_delayed()
+        lengths = [None] * len(parts)
+
+    def load(
+        part: int, rows: int, columns: Sequence[int], *_: int, of_index: bool = False
+    ) -> Iterator[tuple[int, Rows]]:
+        computed = parts[part].compute()
+        source = array_source(np.asanyarray(computed), where) if is_array else frame_source(computed, where)
+        source = source.index if of_index and source.index is not None else source
+        yield from source.load(0, rows, columns, 0, source.n_rows or 0)
+
+    made = Source(where, names, width, lengths, load)
+    if is_array:
+        made.dtype = np.dtype(collection.dtype)
+        made.column_bytes = 4.0 * made.dtype.itemsize  # read, decoded and sliced by the graph, and as columns
+        most_rows = max((length or 1 for length in lengths), default=1)
+        made.fixed_bytes = int(most_rows * made.row_bytes / 2)
+        return made
+    made.types = frame_source(collection._meta_nonempty, where).types
+    index = collection.index
+    made.index = Source(where, [index.name or INDEX], 1, lengths, partial(load, of_index=True))
+    # other numbers are those that dask gives to rows
+    made.is_named = index.name is not None or index.dtype.kind not in "iu"
+    return made
+
+
+# Files
+
+IN_MEMORY = "in memory"
+
+_COMPRESSED = {"": None, ".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_TABS = tuple(f".tsv{suffix}" for suffix in _COMPRESSED)
+_CSV = (*(f".csv{suffix}" for suffix in _COMPRESSED), *_TABS)
+KNOWN = ".npy, .csv, .tsv (or either with .gz, .bz2 or .zst), .parquet, .h5ad or .zarr (version 3)"
+"""What files may be, in words."""
+
+_NO_TEXT = (b"PK\3\4", b"<!DOCTYPE", b"<html", b"<?xml", b'[{"', b'{"', b"version https://git-lfs")
+"""How files begin that are no CSV, but that the reader of CSV would take for such."""
+
+
+# Paths
+
+
+def file_of(path: StorePath | File) -> File:
+    """Return the file or folder at a path, as it is given, or at a URL."""
+    given: Any = path
+    place: Any = place_of(path)
+    return Path(given) if isinstance(place, DiskPlace) else place
+
+
+def open_path(source: StorePath | File, role: str, how: Selection) -> Source:
+    """Return the source of the file, folder, pattern or Zarr array at a path or URL."""
+    place, path = place_of(source), file_of(source)
+    name = path.name.lower()
+    if (place / METADATA).is_file():
+        return array_source(ZarrArray(place), str(place))
+    refuse_missing(place)
+    if role == "pairs" or name.endswith(".npy"):
+        refuse_bucket(path)
+    if not place.exists():
+        return open_files(matching(place), role, how, str(place))
+    if path.is_dir():
+        if files := _files_in(path):
+            return open_files(files, role, how, str(path))
+        raise InvalidInputError(
+            f"{path} is a folder without tables, or a Zarr array of version 2; pass files, or a pattern."
+        )
+    if isinstance(path, Path) and name.endswith(".npy"):
+        return _open_npy(path)
+    if name.endswith(PARQUET):
+        return parquet_source(path)
+    if name.endswith(_CSV) or how.sep is not None:
+        return csv_source(path, str(path), role, how)
+    raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}, or name sep= (--sep) for text.")
+
+
+def open_files(paths: Sequence[File], role: str, how: Selection, where: str | None = None) -> Source:
+    """Return the source of the rows of several files, one after another."""
+    if not paths:
+        raise errors.StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
+    if len(paths) == 1:
+        return open_path(paths[0], role, how)
+    source = joined([open_path(path, role, how) for path in paths], where)
+    if role == "labels" and (source.n_columns == 1 or source.names is None):
+        raise InvalidInputError(
+            f"{source.where} has {len(paths)} files of one column, or without names; pass them to Ensemble."
+            "from_runs([...]) (bigcons import --runs) if each is a partition, else one file of all rows."
+        )
+    return source
+
+
+def refuse_bucket(path: StorePath | File) -> None:
+    """Raise InvalidInputError for a URL of what is read from a disk only."""
+    if not isinstance(place := place_of(path), DiskPlace):
+        raise InvalidInputError(f"{place} cannot be read from a bucket; copy it, or use Parquet.")
+
+
+def refuse_missing(path: StorePath | Place) -> None:
+    """Raise StoreNotFoundError for a path where nothing is and that is no pattern."""
+    place = place_of(path)
+    if not place.exists() and not glob.has_magic(str(place)):
+        raise errors.StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
+
+
+def matching(place: Place) -> list[File]:
+    """Return the files that match a pattern: in a bucket of one folder."""
+    if isinstance(place, DiskPlace):
+        files: Any = map(Path, glob.iglob(str(place), recursive=True))  # noqa: PTH207 - may begin anywhere
+    else:
+        names = place.sibling("").names()
+        files = (place.sibling(name) for name in names if fnmatchcase(name, place.name))
+    return sorted(files, key=_natural_order)
+
+
+def _files_in(folder: File) -> list[File]:
+    """Return the files of a folder that have a table, of Parquet or of text; raises for both."""
+    files = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    parquet, text = ([p for p in files if p.name.lower().endswith(ends)] for ends in (PARQUET, _CSV))
+    if parquet and text:
+        raise InvalidInputError(f"{folder} has files of Parquet and of text; pass '{folder}/*.csv'.")
+    return sorted(parquet or text, key=_natural_order)
+
+
+def _natural_order(path: File) -> tuple[list[tuple[int, str]], str]:
+    """Sort ``part.10`` after ``part.9``."""
+    parts = re.split(r"(\d+)", str(path))
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts], path.name
+
+
+def is_parquet(path: StorePath) -> bool:
+    """Return whether ``path`` is a file of this suffix, or a folder of such, but no store of bigcons."""
+    place = place_of(path)
+    if not isinstance(place, DiskPlace) or is_store(place):
+        return False
+    return names_parquet(path) if place.is_file() else any(n.endswith(".parquet") for n in place.names())
+
+
+def is_list_of_paths(x: Any) -> bool:
+    """Return whether ``x`` is a list of paths to tables."""
+    suffixes = (*PARQUET, *_CSV, ".npy", ".zarr", ".h5ad")
+    return (
+        isinstance(x, (list, tuple))
+        and len(x) > 0
+        and all(isinstance(p, os.PathLike) or str(p).lower().endswith(suffixes) for p in x)
+    )
+
+
+# Provenance
+
+
+def describe(source: Any) -> str:
+    """Return in words what a table is made of: paths, or the type of what is in memory."""
+    source = source_of(source)
+    if is_list_of_paths(source):
+        return ", ".join(map(describe, source))
+    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else type(source).__name__
+
+
+def origin(source: Any) -> str:
+    """Return the paths that a table is read from, or "in memory"."""
+    source = source_of(source)
+    is_read = isinstance(source, (str, os.PathLike)) or is_list_of_paths(source)
+    return describe(source) if is_read else IN_MEMORY
+
+
+def provenance_of_files(source: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the provenance of what is made of a table: its source, the options ``given``, and its version.
+
+    The version of a file, of the files of a folder or a pattern, or of several, tells whether they have
+    changed: it is a checksum of their names, sizes and times of change.
+    Other sources have none.
+    """
+    if isinstance(source, Selection):
+        given, source = {"sep": source.sep, **given}, source.source
+    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in given.items()}
+    options = {name: str(value) for name, value in plain.items() if value is not None}
+    made: dict[str, Any] = {"source": describe(source), "options": options}
+    versions = [_versions_of(path) for path in (source if isinstance(source, (list, tuple)) else [source])]
+    if versions and all(versions):
+        made["version"] = f"{zlib.crc32(repr(list(chain(*versions))).encode()):08x}"
+    return made
+
+
+def _versions_of(source: Any) -> list[Any]:
+    """Return what tells whether the files at a path have changed; nothing without files there."""
+    source = source_of(source)
+    if not isinstance(source, (str, os.PathLike)):
+        return []
+    place, path = place_of(source), file_of(source)
+    if path.is_file():
+        files = [path]
+    elif not place.exists():
+        files = matching(place)
+    else:
+        files = [file_of(str(head_of(place)))] if is_store(place) else _files_in(path)
+        if isinstance(path, Path) and not files:
+            files = [*sorted(file for file in path.rglob("*") if file.is_file())]
+    if not all(file.is_file() for file in files):
+        return []
+    stamps = [
+        (file.stat().st_size, file.stat().st_mtime_ns) if isinstance(file, Path) else (file.stamp(),)
+        for file in files
+    ]
+    return [(str(file), *stamp) for file, stamp in zip(files, stamps, strict=True)]
+
+
+# Arrays
+
+
+def _open_npy(path: Path) -> Source:
+    """Return the source of a ``.npy``, of which a one-dimensional array is one column.
+
+    It is read, not memory-mapped, because a map counts as memory, and ends the process if the file is cut.
+    """
+    check_file(path)
+    with reading(path, ".npy of numbers or fixed-width text (pickles are never loaded)"):
+        header = np.lib.format.open_memmap(path, mode="r")
+        if not header.dtype.itemsize:
+            raise ValueError("its type holds nothing")
+    source = array_source(header.reshape(-1, 1) if header.ndim == 1 else header, str(path))
+    n_rows, width, dtype, begin = len(header), source.n_columns, header.dtype, header.offset
+    by_columns = not header.flags.c_contiguous
+    del header
+
+    def values(first: int, count: int) -> np.ndarray:
+        values = np.fromfile(path, dtype, count, offset=begin + first * dtype.itemsize)
+        if len(values) < count:
+            raise InvalidInputError(f"{path} is truncated; write the file again.")
+        return values
+
+    def read(start: int, stop: int, columns: Sequence[int]) -> Rows:
+        if by_columns:
+            return np.stack([values(c * n_rows + start, stop - start) for c in columns], axis=1)
+        rows = values(start * width, (stop - start) * width).reshape(stop - start, width)
+        return rows if list(columns) == list(range(width)) else rows[:, list(columns)]
+
+    source.load = sliced(read)
+    return source
+
+
+# Text
+
+
+def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
+    """Return values separated by commas or tabs, plain or compressed, read as a stream.
+
+    Labels are read as text, each cell as it is; otherwise column types are inferred from the first megabyte,
+    and whole numbers are read as floats but of pairs. Seeking parses all before.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv as arrow
+
+    separator = how.sep or ("\t" if path.name.lower().endswith(_TABS) else ",")
+    with reading(where, "CSV"):
+        names, width, n_skipped = _head_of(path, where, separator, how.header)
+    places = [str(c) for c in range(width)]
+
+    def open_text(types: Sequence[pa.DataType], columns: Sequence[int], *, as_text: bool) -> Any:
+        missing = [*MISSING_WORDS, *missing_rule(how.missing).more_words]
+        if as_text:  # an empty line of a single column may be an object without a value
+            missing = [""] if width == 1 else []
+        return arrow.open_csv(
+            _content_of(path),
+            read_options=arrow.ReadOptions(
+                use_threads=not as_text and role != "pairs",
+                block_size=1 << 20,
+                column_names=places,
+                skip_rows=n_skipped,
+            ),
+            parse_options=arrow.ParseOptions(delimiter=separator, ignore_empty_lines=width > 1),
+            convert_options=arrow.ConvertOptions(
+                decimal_point=how.decimal or ".",
+                column_types=dict(zip(places, types, strict=False)),
+                null_values=missing,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=not as_text,
+                include_columns=[places[c] for c in columns],
+            ),
+        )
+
+    def source_of(types: Sequence[pa.DataType], *, as_text: bool) -> Source:
+        def load(_: int, __: int, columns: Sequence[int], *___: int) -> Iterator[tuple[int, Rows]]:
+            first = 0
+            with reading(where, "CSV"), open_text(types, columns, as_text=as_text) as batches:
+                for batch in batches:
+                    texts = [column for column in batch.columns if column.type == pa.large_string()]
+                    if any(pc.any(pc.match_substring(column, "\0")).as_py() for column in texts):
+                        raise InvalidInputError(f"{where} has NUL bytes, as after a crash; write it again.")
+                    if as_text and width == 1 and batch.columns[0].null_count:
+                        row = first + batch.columns[0].is_null().index(True).as_py()
+                        raise InvalidInputError(
+                            f'{where} has an empty line in place of row {row} (from 0); write NA or "" '
+                            "there, or delete it."
+                        )
+                    yield first, batch.columns
+                    first += batch.num_rows
+
+        made = Source(where, names, width, [None], load, 64.0, types=lambda: types)
+        made.of_text, made.is_text = True, as_text
+        # measured: the threaded reader is about 32 blocks ahead
+        made.fixed_bytes = 0 if as_text or role == "pairs" else 64 << 20
+        return made
+
+    source = text = source_of([pa.large_string()] * width, as_text=True)
+    if role != "labels":
+        with reading(where, "CSV"), open_text([], range(width), as_text=False) as batches:
+            types = batches.schema.types
+        number = pa.int64() if role == "pairs" else pa.float64()  # whole ones may have fractions further down
+        types = [number if pa.types.is_integer(t) or pa.types.is_null(t) else t for t in types]
+        source = source_of([pa.large_string() if t == pa.string() else t for t in types], as_text=False)
+        source.text = text
+    return with_index(source, 0 if names is not None and names[0] == "" else None)
+
+
+@contextmanager
+def reading(where: object, kind: str) -> Iterator[None]:
+    """Raise DamagedFileError, with the path before the reason, for a file that is not of its kind."""
+    try:
+        yield
+    except (PermissionError, errors.BigconsError):
+        raise
+    except Exception as error:  # parsers meet what was made to harm with errors of many types
+        remedy = "write it again"
+        if "conversion error" in str(error):
+            remedy = "name in missing= of bigcons.select (--missing) what stands for no value, else fix it"
+        elif "UTF8" in str(error) or isinstance(error, UnicodeDecodeError):
+            remedy = "write it in UTF-8, as iconv -t UTF-8 does"
+        raise errors.DamagedFileError(
+            f"{where} cannot be read as {kind} ({first_line(error)}); {remedy}.", path=where
+        ) from None
+
+
+def _content_of(path: File) -> Any:
+    """Return the content of a file as a stream, decompressed by its suffix."""
+    import pyarrow as pa
+
+    if isinstance(path, Path):
+        check_file(path)
+    content = path if isinstance(path, Path) else path.open("rb")
+    return pa.input_stream(content, compression=_COMPRESSED.get(path.suffix.lower()))
+
+
+def _head_of(
+    path: File, where: str, separator: str, header: bool | None
+) -> tuple[list[str] | None, int, int]:
+    """Return names and number of columns, and the lines that are skipped, as the first two lines say.
+
+    The first column may have no name, "", if it has the names of the rows. A first line with a number may be
+    an object as well: it is refused unless ``header`` says what it is.
+    """
+    with _content_of(path) as content:
+        head = content.read(1 << 23)
+    if head.removeprefix(b"\xef\xbb\xbf").startswith(_NO_TEXT) or b"\0" in head[: 1 << 16]:
+        raise InvalidInputError(
+            f"{where} is no CSV, but begins with {head[:12]!r} or has NUL bytes; get or save it as CSV."
+        )
+    end = head.rfind(b"\n") + 1
+    reader = csv.reader(io.StringIO(head[: end or None].decode("utf-8-sig"), newline=""), delimiter=separator)
+    lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in islice(filter(None, reader), 2)]
+    if not lines:
+        raise InvalidInputError(f"{where} is empty; write one line per object.")
+    (n_first, names), (_, second) = lines[0], lines[-1]
+    marks = [mark for mark in ";\t|, " if mark in names[0] and mark in "".join(second)]
+    if len(names) == 1 and marks and (marks[0] != " " or loose_number(second[0].split()[0]) is not None):
+        raise InvalidInputError(
+            f"{where} begins with {names[0][:40]!r}, of which {marks[0]!r} may separate columns; pass "
+            f"sep={marks[0]!r} of bigcons.select (--sep {marks[0]!r}), or another."
+        )
+    if header is False:
+        return None, len(names), 0
+    has_rows = names[0] == "" and len(second) > 1 and loose_number(second[0]) is None
+    has_numbers = any(loose_number(name) is not None for name in names) and not has_rows
+    if header is None and (has_numbers or all(name in MISSING_WORDS for name in names)):
+        raise InvalidInputError(
+            f"{where} begins with the line {','.join(names)[:60]}, which may be a header or an object; pass "
+            "header=True (--header) if it has names, header=False (--no-header) if it has values."
+        )
+    if "" in names[1:] or len(second) != len(names):
+        raise InvalidInputError(
+            f"{where} has a header of {len(names)} columns, one without a name, or not the {len(second)} of "
+            "the next line; name all but that of the names of rows, or pass header=False (--no-header)."
+        )
+    return names, len(names), n_first
+
+
+# Many files
+
+
+def joined(sources: Sequence[Source], where: str | None = None) -> Source:
+    """Return the rows of several sources of the same columns, one after another."""
+    first = sources[0]
+    for source in sources:
+        if (source.names or source.n_columns, source.index is None) != (
+            first.names or first.n_columns,
+            first.index is None,
+        ):
+            raise InvalidInputError(
+                f"{source.where} has other columns than {Path(first.where).name}, or another order; write "
+                "all alike, or pass them to Ensemble.from_runs([...]) (--runs) if each is a partition."
+            )
+
+    def load(
+        part: int, rows: int, columns: Sequence[int], start: int, stop: int
+    ) -> Iterator[tuple[int, Rows]]:
+        source = sources[part]
+        first = 0 if source.n_rows is None else start
+        for batch in source.batches(rows, first, stop, columns):
+            yield first, batch
+            first += count_rows(batch)
+
+    def types() -> list[pa.DataType]:
+        """Return text where any of the sources has text."""
+        import pyarrow as pa
+
+        kinds_of_columns = zip(*(source.column_types() or [] for source in sources), strict=True)
+        return [next(filter(pa.types.is_large_string, kinds), kinds[0]) for kinds in kinds_of_columns]
+
+    where = where or f"{first.where} and {len(sources) - 1} more"
+    lengths = [source.n_rows for source in sources]
+    made = Source(where, first.names, first.n_columns, lengths, load, max(s.column_bytes for s in sources))
+    made.types = None if any(source.types is None for source in sources) else types
+    made.is_text, made.of_text, made.is_named = first.is_text, first.of_text, first.is_named
+    made.fixed_bytes = max(source.held_bytes for source in sources)
+    for name in ("text", "index"):
+        if None not in (parts := [getattr(source, name) for source in sources]):
+            setattr(made, name, joined(parts, where))
+    return made
+
+
+# Parquet
+
+
+def parquet_source(path: File) -> Source:
+    """Return a Parquet file, of which row groups outside the rows that are wanted are not read."""
+    with _parquet(path) as file:
+        schema, metadata = file.schema_arrow, file.metadata
+        groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+        columns = [[group.column(c) for c in range(group.num_columns)] for group in groups]
+    # pages compressed, decompressed and decoded: of data and a dictionary, usually a megabyte each
+    held = [sum(min(3 * int(c.total_uncompressed_size), 5 << 19) for c in group) for group in columns]
+    if not isinstance(path, Path):
+        ahead = [sum(min(int(c.total_compressed_size), 1 << 20) for c in group) for group in columns]
+        held = [READ_AHEAD + sum(both) for both in zip(held, ahead, strict=True)]
+    group_rows = [group.num_rows for group in groups]
+    ends = np.cumsum(group_rows)
+
+    def load(_: int, rows: int, places: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, Rows]]:
+        chosen = np.flatnonzero((ends > start) & (ends - group_rows < stop)).tolist()
+        first = int(ends[chosen[0]]) - group_rows[chosen[0]] if chosen else 0
+        names = [schema.names[c] for c in places]
+        with _parquet(path) as file:
+            for batch in file.iter_batches(rows, row_groups=chosen, columns=names, use_threads=False):
+                yield first, [batch.column(name) for name in names]
+                first += batch.num_rows
+
+    source = Source(str(path), schema.names, len(schema.names), [sum(group_rows)], load, 24.0)
+    source.types, source.fixed_bytes = lambda: schema.types, max(held, default=0)
+    return with_index(source, pandas_index(schema))
+
+
+@contextmanager
+def _parquet(path: File) -> Iterator[Any]:
+    """Open a Parquet file; a small buffer streams column chunks instead of loading them."""
+    from pyarrow import parquet
+
+    if isinstance(path, Path):
+        check_file(path)
+    content, at_once = (path, 1 << 16) if isinstance(path, Path) else (path.open("rb", 0), 1 << 20)
+    how: dict[str, Any] = {"pre_buffer": False, "page_checksum_verification": True}
+    with reading(path, "Parquet"), parquet.ParquetFile(content, buffer_size=at_once, **how) as file:
+        yield file
+
+
+def footer_of(path: Path) -> bytes:
+    """Return the metadata at the end of a Parquet file: schema, sizes and statistics of all its pages."""
+    with open_file(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 8, 0))  # of a file that was cut, there may be less
+        n_bytes = int.from_bytes(file.read(4), "little") + 8
+        file.seek(max(size - n_bytes, 0))
+        return file.read()
+
+
+# What a user holds
 
 
 def open_source(
@@ -150,7 +1052,7 @@ def _open_h5ad(path: Any, role: str, how: Selection) -> Source:
     try:
         import anndata
     except ImportError as error:
-        raise MissingDependencyError(f"{path} is read by anndata; run pip install anndata.") from error
+        raise errors.MissingDependencyError(f"{path} is read by anndata; run pip install anndata.") from error
     refuse_missing(path)
     check_file(Path(path))
     with reading(path, "AnnData"):

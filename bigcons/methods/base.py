@@ -26,9 +26,8 @@ from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
 from bigcons.disk.commit import is_store, refuse_existing, refuse_other
 from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError, warn_user
-from bigcons.io.columns import Column, Columns, select
-from bigcons.io.files import is_parquet, origin
-from bigcons.io.ids import Ids
+from bigcons.io.columns import Column, Columns, Ids, select
+from bigcons.io.sources import is_parquet, origin
 from bigcons.memory import Block
 from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_task, placed_by_features
 from bigcons.metrics import average_criterion

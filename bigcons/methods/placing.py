@@ -11,9 +11,8 @@ import numpy as np
 from bigcons.disk.commit import is_store
 from bigcons.disk.files import StorePath
 from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, SuspiciousLabelsWarning, warn_user
-from bigcons.io.factorize import label_dtype
-from bigcons.io.ids import Ids
-from bigcons.io.labels import are_labeled
+from bigcons.io.columns import Ids
+from bigcons.io.labels import are_labeled, label_dtype
 from bigcons.run.engine import Engine, open_engine
 from bigcons.run.results import renumbered
 from bigcons.store.consensus import Consensus

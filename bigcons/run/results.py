@@ -20,7 +20,7 @@ from bigcons.disk.commit import stored_kind
 from bigcons.disk.files import Place
 from bigcons.disk.places import DiskPlace, place_of, temporary_folder
 from bigcons.errors import CorruptStoreError, StoreLockedError
-from bigcons.io.files import IN_MEMORY
+from bigcons.io.sources import IN_MEMORY
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine

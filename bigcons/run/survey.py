@@ -14,8 +14,7 @@ import numpy as np
 
 from bigcons import errors
 from bigcons.errors import InvalidInputError, MemoryBudgetError, warn_user
-from bigcons.io.factorize import default_chunk_rows, label_dtype
-from bigcons.io.labels import observed
+from bigcons.io.labels import default_chunk_rows, label_dtype, observed
 from bigcons.memory import (
     PROCESS_BYTES,
     WORKER_BYTES,

@@ -21,7 +21,7 @@ from bigcons.disk.files import Place, StorePath, pack
 from bigcons.disk.places import place_of
 from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST, arrays_of
 from bigcons.errors import InvalidIdsError, InvalidInputError
-from bigcons.io.ids import Ids
+from bigcons.io.columns import Ids
 from bigcons.io.labels import LabelColumn, names_of_rows, refuse_other_rows
 from bigcons.memory import BLOCK_ROWS, Block, row_blocks
 from bigcons.store import store as stores

@@ -18,17 +18,13 @@ from bigcons.disk.arrays import digest_text
 from bigcons.disk.files import StorePath
 from bigcons.disk.places import place_of
 from bigcons.disk.schema import FORMAT_VERSION
-from bigcons.io.batches import Source, ensemble_source
-from bigcons.io.columns import INDEX, Column, Columns, Selection, select
-from bigcons.io.factorize import check_chunk_rows
-from bigcons.io.files import describe, provenance_of_files
-from bigcons.io.ids import Ids
-from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
-from bigcons.io.sources import as_table, open_source
+from bigcons.io.columns import INDEX, Column, Columns, Ids, Selection, select
+from bigcons.io.labels import check_chunk_rows, names_of_rows, observed, refuse_other_rows
+from bigcons.io.sources import Source, as_table, describe, ensemble_source, open_source, provenance_of_files
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import progress
 from bigcons.store import building
-from bigcons.store.building import write_store
+from bigcons.store.building import SoftSources, read_long, read_runs, write_store
 from bigcons.store.ensemble_store import (
     KIND,
     Categories,
@@ -37,7 +33,6 @@ from bigcons.store.ensemble_store import (
     StoredRows,
 )
 from bigcons.store.generator import Generator, StoredGenerator
-from bigcons.store.reshaping import SoftSources, read_long, read_runs
 from bigcons.store.store import Objects, ids_of, reopened
 from bigcons.validation import check_choice, check_int, check_rows
 

@@ -22,10 +22,9 @@ from bigcons.disk.files import MOST_JSON_BYTES, Place, corrupt, decoding, parse_
 from bigcons.disk.places import local_path
 from bigcons.disk.schema import MISSING, arrays_of, chunk_columns
 from bigcons.errors import InvalidInputError
-from bigcons.io.factorize import Encoding, label_dtype
-from bigcons.io.files import footer_of
-from bigcons.io.ids import Ids, canonical
-from bigcons.io.labels import observed
+from bigcons.io.columns import Ids, canonical
+from bigcons.io.labels import Encoding, label_dtype, observed
+from bigcons.io.sources import footer_of
 from bigcons.memory import Block, row_blocks
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.store import Store, consistent, write_files, write_ids

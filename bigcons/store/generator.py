@@ -18,7 +18,7 @@ from bigcons.disk.files import pack
 from bigcons.disk.schema import MISSING
 from bigcons.errors import SuspiciousFeaturesWarning, UnlabeledObjectsWarning, warn_user
 from bigcons.io.columns import Column
-from bigcons.io.factorize import label_dtype
+from bigcons.io.labels import label_dtype
 from bigcons.kernels.nearest import label_nearest, mean_distances, pack_centers
 from bigcons.memory import Block
 from bigcons.store.store import Store

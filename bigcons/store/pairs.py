@@ -20,11 +20,10 @@ from bigcons.disk.arrays import ArrayAppender, digest_text, rows_digest
 from bigcons.disk.files import StorePath, corrupt
 from bigcons.disk.places import local_path, place_of
 from bigcons.disk.schema import arrays_of
-from bigcons.io.files import describe, is_parquet, provenance_of_files, reading
-from bigcons.io.sources import open_source
+from bigcons.io.sources import describe, is_parquet, open_source, provenance_of_files, reading
 from bigcons.memory import Block, parse_size, row_blocks
 from bigcons.store import pair_rows
-from bigcons.store.reshaping import read_pairs
+from bigcons.store.building import read_pairs
 from bigcons.store.store import Objects, Store, consistent, reopened
 from bigcons.validation import check_int, check_rows
 

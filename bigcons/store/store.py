@@ -30,8 +30,7 @@ from bigcons.disk.commit import Head, head_of, new_file, read_head
 from bigcons.disk.files import MOST_BYTES, Place, StorePath, corrupt, decoding, unpack
 from bigcons.disk.places import local_path
 from bigcons.disk.schema import arrays_of, check_body, id_arrays
-from bigcons.io.columns import INDEX
-from bigcons.io.ids import NUMBERS, TEXT, IdFacts, Ids, parts_of, scan_ids
+from bigcons.io.columns import INDEX, NUMBERS, TEXT, IdFacts, Ids, parts_of, scan_ids
 from bigcons.io.sources import as_table, open_source
 from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.progress import progress

@@ -18,9 +18,8 @@ from bigcons.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from bigcons.io.batches import Source, sliced
-from bigcons.io.factorize import encode_labels, scan_labels
-from bigcons.io.sources import open_source
+from bigcons.io.labels import encode_labels, scan_labels
+from bigcons.io.sources import Source, open_source, sliced
 from bigcons.store.ensemble import import_labels
 from tests.support.refusals import refused
 from tests.support.stores import names_in, values_of

@@ -19,7 +19,7 @@ import bigcons as bc
 from bigcons import generate
 from bigcons.disk.commit import read_head
 from bigcons.errors import CorruptStoreError, InvalidIdsError, StoreExistsError
-from bigcons.io.ids import Ids
+from bigcons.io.columns import Ids
 from bigcons.store.ensemble import import_labels
 from tests.support.refusals import refused
 from tests.support.stores import change_head, write_consensus
