@@ -282,7 +282,7 @@ def test_names_of_observations_are_the_ids_of_an_anndata():
 
 def test_partitions_of_an_anndata_are_named():
     for drop in (None, ["n_genes", "total_counts"]):
-        with refused(r"may have measurements .*columns='leiden\*'"):
+        with refused(r"may have measurements, too; pass columns='leiden\*'"):
             Ensemble.from_labels(AnnData(OBS), drop=drop)
     with refused(r"^no column of obs matches 'louvain\*'; choose one of", UnknownColumnError):
         Ensemble.from_labels(AnnData(OBS), columns="louvain*")
