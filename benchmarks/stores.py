@@ -32,7 +32,7 @@ from machine import describe
 from pyarrow import parquet
 
 from bigcons import Ensemble
-from bigcons.disk.places import place_of
+from bigcons.disk.places import DiskPlace, place_of
 from bigcons.errors import SuspiciousLabelsWarning
 from bigcons.io.labels import default_chunk_rows
 from bigcons.io.sources import footer_of
@@ -43,6 +43,14 @@ from bigcons.store.ensemble_store import Content, Header
 RESULTS = Path(__file__).parent / "results"
 BUCKET = "bucket"
 THREADS = 2
+
+
+def bytes_at(path: str) -> int:
+    """Return the total size of the files, or objects in a bucket, below a path."""
+    place = place_of(path)
+    if isinstance(place, DiskPlace):
+        return sum(file.stat().st_size for file in place.path.rglob("*") if file.is_file())
+    return sum(entry["size"] for entry in place._below())
 
 
 def blocks(n_objects: int, n_partitions: int, n_clusters: int, dtype: str) -> Iterator[np.ndarray]:
@@ -88,7 +96,7 @@ def measure_reading(path: str) -> dict[str, float]:
     return {
         "read_seconds": round(seconds, 3),
         "cpu_seconds": round(used, 3),
-        "stored_mb": round(ensemble.info()["n_bytes"] / 1e6, 2),
+        "stored_mb": round(bytes_at(ensemble.path) / 1e6, 2),
         "memory_mb": round((peak() - before) / 1e6, 1),
         "planned_mb": round(
             (ensemble.stored.reading_bytes(1, THREADS) + THREADS * block_bytes(ensemble)) / 1e6, 1
@@ -154,7 +162,7 @@ def measure(folders: dict[str, str], n_objects: int, n_partitions: int, n_cluste
         written = time.perf_counter() - start
         with multiprocessing.get_context("spawn").Pool(1) as process:
             found = process.apply(measure_reading, (path,))
-        n_bytes = place_of(path).n_bytes()
+        n_bytes = bytes_at(path)
         files = sorted(Path(path).glob("*.parquet"))
         footers = sum(map(len, map(footer_of, files)))
         rows.append(

@@ -99,10 +99,6 @@ class BucketPlace:
         """Yield the places right below."""
         return (self / name for name in self.names())
 
-    def n_bytes(self) -> int:
-        """Return the total size of the objects below."""
-        return sum(entry["size"] for entry in self._below())
-
     def _below(self) -> Iterator[Mapping[str, Any]]:
         """Yield what the server says of each object below."""
 

@@ -261,9 +261,8 @@ def is_finished_import(
     Raises StoreExistsError if the import had another source, other options, or another "version" of the
     source. What else is there, such as an ensemble to which more was appended since, is no such result.
     """
-    if made is None or "version" not in wanted or "version" not in made or "appended" in made:
-        return False
-    if made.get("made_by") != wanted["made_by"]:
+    is_import = made is not None and "version" in wanted and "version" in made and "appended" not in made
+    if made is None or not is_import or made.get("made_by") != wanted["made_by"]:
         return False
     found, asked = ({"source": of["source"], **of["options"]} for of in (made, wanted))
     told = differences(found, {**dict.fromkeys(found), **asked})

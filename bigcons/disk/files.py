@@ -45,27 +45,23 @@ def open_file(path: Path, at_most: int | None = None) -> IO[bytes]:
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
-        _check(os.fstat(descriptor), path, at_most)
+        check_file(path, at_most, os.fstat(descriptor))
     except DamagedFileError:
         os.close(descriptor)
         raise
     return os.fdopen(descriptor, "rb")
 
 
-def check_file(path: Path, at_most: int | None = None) -> None:
+def check_file(path: Path, at_most: int | None = None, status: os.stat_result | None = None) -> None:
     """Raise DamagedFileError as `open_file` does, without opening; nothing is wrong with a missing file."""
-    try:
-        found = path.stat()
-    except OSError:
+    with suppress(OSError):
+        status = status or path.stat()
+    if status is None:
         return
-    _check(found, path, at_most)
-
-
-def _check(found: os.stat_result, path: Path, at_most: int | None) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe, a device or a socket"
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a device or a socket"
         raise DamagedFileError(f"{path} is {kind}, where a file is needed; replace it by one.", path=path)
-    checked_size(found.st_size, at_most, path)
+    checked_size(status.st_size, at_most, path)
 
 
 def checked_size(n_bytes: int, at_most: int | None, where: object) -> int:

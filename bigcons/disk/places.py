@@ -10,7 +10,6 @@ of the same name removes those whose process is gone; on another machine that ca
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
@@ -72,10 +71,6 @@ class DiskPlace:
             return sorted(entry.name for entry in self.path.iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return []
-
-    def n_bytes(self) -> int:
-        """Return the total size of the files below."""
-        return sum(entry.stat().st_size for entry in self.path.rglob("*") if entry.is_file())
 
     def stamp(self) -> Hashable:
         """Return a value that changes when the file is replaced; None if it does not exist."""
@@ -199,11 +194,7 @@ def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(partial_name(path.name))
     try:
-        opened = partial.open("wb")
-    except OSError as error:  # names the path rather than its hidden temporary file
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    try:
-        with opened as file:
+        with partial.open("wb") as file:
             yield file
             if durable:
                 file.flush()
@@ -237,13 +228,10 @@ def disk_errors(path: StorePath | Place) -> Iterator[None]:
     except (FileNotFoundError, ConnectionError, TimeoutError):
         raise
     except OSError as error:
-        reason = error.strerror
-        if error.errno is None and "requested and" in str(error):  # NumPy's message for a full disk
-            reason = os.strerror(errno.ENOSPC)
-        if reason is None:
+        if error.errno is None:
             raise
         raise StoreError(
-            f"Writing {path} failed: {reason} ({error.filename or path}); "
+            f"Writing {path} failed: {error.strerror} ({error.filename or path}); "
             "check space, permissions, limits and the disk, or choose another place."
         ) from error
 

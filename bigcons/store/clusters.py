@@ -427,11 +427,7 @@ class Trust(NamedTuple):
         total = self.confidence.sum(dtype=np.float64)
         mean = f"mean confidence {total / n_labeled:.2f}" if n_labeled else "none labeled"
         rows = f"{self.clusters.num_rows} clusters, {self.partitions.num_rows} partitions"
-        pairs = [*mergers(self.clusters).items()]
-        merged = "".join(f", {k} could be merged with {other} at no cost" for k, other in pairs[:3])
-        more = ", ..." if len(pairs) > 3 else ""
-        temperature = f"temperature {self.temperature:.2f}"
-        return f"Trust({self.confidence.size:,} objects, {mean}, {rows}, {temperature}{merged}{more})"
+        return f"Trust({self.confidence.size:,} objects, {mean}, {rows}, temperature {self.temperature:.2f})"
 
 
 def mergers(clusters: pa.Table) -> dict[int, int]:

@@ -286,7 +286,7 @@ class Consensus(stores.Objects):
         """Return what the head says about the consensus, as JSON values."""
         names = ("path", "n_objects", "n_clusters", "has_memberships", "has_trust", "chunk_rows")
         facts = {name: getattr(self, name) for name in (*names, "results", "parameters", "provenance")}
-        return {"kind": KIND, **facts, "id": self.id_name, "n_bytes": place_of(self.path).n_bytes()}
+        return {"kind": KIND, **facts, "id": self.id_name}
 
     def verify(self) -> dict[str, Any]:
         """Read every row and compare it with what was written.

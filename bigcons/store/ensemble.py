@@ -607,7 +607,6 @@ class Ensemble(Objects):
         names = ("path", "n_objects", "n_partitions", "is_soft", "n_base_clusters", "missing_share")
         facts = {name: getattr(self, name) for name in (*names, "chunk_rows", "provenance")}
         least, median, most = map(float, np.quantile(self.n_clusters, (0, 0.5, 1)))
-        labels = self._labels
         return {
             "kind": KIND,
             "format_version": FORMAT_VERSION,
@@ -617,7 +616,6 @@ class Ensemble(Objects):
             "clusters_max": int(most),
             "dtype": self.dtype.name,
             "n_chunks": len(self.blocks()),
-            "n_bytes": labels.nbytes if isinstance(labels, np.ndarray) else labels.place.n_bytes(),
             "id": self.id_name,
         }
 
@@ -627,17 +625,13 @@ class Ensemble(Objects):
         return Ensemble, (self._labels, self._header, self._categories)
 
     def __repr__(self) -> str:
-        info = self.info()
-        low, high, where = (
-            info["clusters_min"],
-            info["clusters_max"],
-            repr(self.path) if self.path else "in memory",
-        )
+        low, high = int(self.n_clusters.min()), int(self.n_clusters.max())
+        where = repr(self.path) if self.path else "in memory"
         kind = ("soft " if self.is_soft else "") + ("partition" if self.n_partitions == 1 else "partitions")
         sizes = f"{low}-{high} clusters" if low < high else f"{low} cluster{'' if low == 1 else 's'}"
         return (
             f"Ensemble({self.n_objects:,} objects x {self.n_partitions:,} {kind} of {sizes}, "
-            f"{self.missing_share:.1%} missing, {format_size(info['n_bytes'])} {where})"
+            f"{self.missing_share:.1%} missing, {format_size(self.n_objects * self.row_bytes)} {where})"
         )
 
 

@@ -56,21 +56,13 @@ class PairTable(Objects):
     """
 
     def __init__(
-        self,
-        indptr: Any,
-        indices: Any,
-        n_agree: Any,
-        n_seen: Any,
-        *,
-        path: str | None = None,
-        provenance: Mapping[str, Any] | None = None,
-        stored: Store | None = None,
+        self, rows: pair_rows.Rows, provenance: Mapping[str, Any] | None = None, stored: Store | None = None
     ) -> None:
-        self.path = path
+        self.path: str | None = str(stored.place) if stored else None
         self.provenance: dict[str, Any] = dict(provenance or {})
-        self.n_objects: int = indptr.shape[0] - 1
-        self.n_pairs: int = indices.shape[0] // 2
-        self._columns = pair_rows.Rows(indptr, indices, n_agree, n_seen)
+        self.n_objects: int = rows.indptr.shape[0] - 1
+        self.n_pairs: int = rows.indices.shape[0] // 2
+        self._columns = rows
         self._chunk_entries: int = stored.body["chunk_entries"] if stored else pair_rows.CHUNK_ENTRIES
         self._store = stored
         self.rows_per_block: int | None = stored.body["rows_per_block"] if stored else None
@@ -96,7 +88,7 @@ class PairTable(Objects):
         if order is not None:
             n_agree, n_seen = n_agree[order], n_seen[order]
         rows = pair_rows.symmetric_rows(pair_rows.Edges(low, high, n_agree, n_seen), n_objects)
-        return cls(*rows, provenance=provenance)
+        return cls(rows, provenance)
 
     @classmethod
     def open(cls, path: StorePath, *, n_objects: int | None = None) -> PairTable:
@@ -117,8 +109,8 @@ class PairTable(Objects):
         store = Store(place, pair_rows.KIND)
         with consistent(place):
             check_int("n_objects", store.body["n_objects"], at_least=0, at_most=pair_rows.MAX_OBJECTS)
-        columns = (store.arrays[name] for name in pair_rows.Rows._fields)
-        return PairTable(*columns, path=str(place), provenance=store.body["provenance"], stored=store)
+        columns: list[Any] = [store.arrays[name] for name in pair_rows.Rows._fields]
+        return PairTable(pair_rows.Rows(*columns), store.body["provenance"], store)
 
     @classmethod
     def from_table(
@@ -273,13 +265,11 @@ class PairTable(Objects):
     def info(self) -> dict[str, Any]:
         """Return a summary as JSON values, without reading the arrays."""
         names = ("path", "n_objects", "n_pairs", "rows_per_block", "provenance")
-        n_bytes = place_of(self.path).n_bytes() if self.path else sum(c.nbytes for c in self._columns)
         return {
             "kind": pair_rows.KIND,
             **{name: getattr(self, name) for name in names},
             "pairs_per_object": 2 * self.n_pairs / max(self.n_objects, 1),
             "counts_dtype": str(np.dtype(self._columns.n_seen.dtype)),
-            "n_bytes": n_bytes,
         }
 
     def verify(self) -> dict[str, Any]:
@@ -337,7 +327,7 @@ class PairTable(Objects):
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
             return reopened, (PairTable, self.path)
-        return PairTable, tuple(self._columns), {"provenance": self.provenance}
+        return PairTable, (self._columns, self.provenance)
 
     def __repr__(self) -> str:
         where = self.path or "in memory"
@@ -402,4 +392,4 @@ def _loaded(
     """Read a table with one row for each pair."""
     source = open_source(x, "pairs")
     edges, n_objects = read_pairs(source, n_objects=n_objects, columns=columns, budget=budget)
-    return PairTable(*pair_rows.symmetric_rows(edges, n_objects), provenance=provenance)
+    return PairTable(pair_rows.symmetric_rows(edges, n_objects), provenance)

@@ -169,5 +169,4 @@ def test_info__is_json_and_reads_no_labels(tmp_path):
     expected |= {"clusters_min": 3, "clusters_median": 3.0, "clusters_max": 3}
     assert info.items() >= expected.items()
     assert info["missing_share"] == pytest.approx(2 / 12)
-    assert info["n_bytes"] > 0
     assert str(tmp_path / "<e>") in repr(stored)
