@@ -12,7 +12,6 @@ from bigcons import Ensemble
 from bigcons.errors import CorruptStoreError, EmptyPartitionError, InvalidInputError, SoftEnsembleError
 from bigcons.metrics import anmi
 from tests.support.refusals import refused
-from tests.support.stores import write_consensus
 
 N = 300
 SIZES = (3, 4, 70, 80)  # more columns than one chunk has
