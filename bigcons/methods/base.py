@@ -45,7 +45,7 @@ from bigcons.store.generator import Generator
 from bigcons.store.pairs import PairTable
 from bigcons.store.store import data_frame, ids_first
 from bigcons.trust import confidence
-from bigcons.trust.groups import TREES, Sample
+from bigcons.trust.groups import TREES, Sample, n_groups_for
 from bigcons.trust.n_clusters import Search, search, search_sample, tree_of
 from bigcons.validation import check_flag, check_int
 from bigcons.weights import Weights
@@ -306,7 +306,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             return None
         self.has_structure_: bool | None = None
         if sample is not None:
-            found = search_sample(lambda _: sample, min(len(rows), LEAST_OBJECTS * n_groups))
+            most_objects = min(len(rows), LEAST_OBJECTS * n_groups)
+            found = search_sample(lambda _: sample, most_objects, n_groups_for(self.n_clusters))
             self._judge_structure(found._replace(rows=rows))
             return found.choice if self.n_clusters > 1 else None
         if self.n_clusters > 1:

@@ -223,7 +223,7 @@ class PCC(ConsensusClusterer):
         self._is_limit = warn_of_labels(survey, ensemble, K, weights)
         warn_of_dissent(survey, ensemble, given, "leave them out")
         counts = None if weights is None else weights.partitions
-        sample = Sample(survey.sample, ensemble.offsets, counts, n_groups=n_groups_for(K))
+        sample = Sample(survey.sample, ensemble.offsets, counts)
         grouped = None if survey.undersamples(ensemble, K, FEWEST_LABELS) else sample
         self._judge_sample(survey.rows, grouped, n_groups_for(K))
 

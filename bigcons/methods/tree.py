@@ -206,7 +206,7 @@ class ConsensusTree(ConsensusClusterer):
         # whether the sample says too little of the base clusters
         is_too_fine = survey.undersamples(ensemble, K, grouping.FEWEST_LABELS)
         n_groups = grouping.n_groups_for(K)
-        sample = None if is_too_fine else Sample(survey.sample, offsets, counts, n_groups=n_groups)
+        sample = None if is_too_fine else Sample(survey.sample, offsets, counts)
         choice = self._judge_sample(survey.rows, sample, max(n_groups, grouping.MOST_GROUPS))
         first: Callable[[Run], First] = self._cut_of_all
         if sample is None:
@@ -220,11 +220,11 @@ class ConsensusTree(ConsensusClusterer):
                         f"the tree tells {choice.n_clusters:,} clusters apart, fewer than n_clusters={K}.",
                         SurplusClustersWarning,
                     )
-            if not self._is_local:
+            if self._is_local and self._search is not None:
+                groups, sample = self._search.groups, self._search.sample
+            else:
                 sample = Sample(survey.sample, offsets, counts, np.ones(ensemble.n_base_clusters))
-            groups = None
-            if hasattr(self, "n_clusters_choice_") and self._search is not None and self._is_local:
-                sample, groups = self._search.sample, self._search.groups
+                groups = sample.groups(n_groups, at_any_scale=True)
             first = partial(self._cut_sample, sample, groups)
         method = TreePass(first, offsets, K, weights, None if is_too_fine else self._search)
         with passes.open_workspace(out, engine, 1, "<i4") as workspace:
@@ -244,12 +244,12 @@ class ConsensusTree(ConsensusClusterer):
             self.temperature_: float = placement.temperature
             self._publish_placed(run, placement, at.state["divisions"], survey, out)
 
-    def _cut_sample(self, sample: Sample, found: Groups | None, run: Run) -> First:
+    def _cut_sample(self, sample: Sample, groups: Groups, run: Run) -> First:
         """Return clusters of a sample, cut from its trees; of a chosen number, as that was found."""
-        K, trees, is_chosen = self.n_clusters, self._trees, hasattr(self, "n_clusters_choice_")
-        groups = found or sample.groups(grouping.n_groups_for(K), at_any_scale=True)
-        cut = groups.cut(K, least_objects(groups.sizes) if is_chosen else grouping.FEWEST_OBJECTS, trees)
-        if not is_chosen and trees == grouping.TREES and (divided := sample.divided(K)) is not None:
+        K, is_chosen = self.n_clusters, hasattr(self, "n_clusters_choice_")
+        least = least_objects(groups.sizes) if is_chosen else grouping.FEWEST_OBJECTS
+        cut = groups.cut(K, least, self._trees)
+        if not is_chosen and self._is_local and (divided := sample.divided(K)) is not None:
             cut = max(cut, divided, key=attrgetter("merit"))
         # a tree merges groups of objects that err with each other, or all with one of the clusters
         labeled = sample.labels, sample.offsets, sample.counts

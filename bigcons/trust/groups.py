@@ -220,7 +220,7 @@ class Groups(NamedTuple):
 
 
 class Sample:
-    """Objects whose labels form groups; groups of several numbers share the embedding of the most."""
+    """Objects whose labels form groups."""
 
     def __init__(
         self,
@@ -228,14 +228,11 @@ class Sample:
         offsets: np.ndarray,
         counts: np.ndarray | None = None,
         reliable: np.ndarray | None = None,
-        *,
-        n_groups: int = 0,
     ) -> None:
         """Take labels (rows, M), or memberships (rows, B), weights (M,) and reliabilities (B,).
 
         All partitions count the same by default, and reliabilities are by the labels. Of partitions that give
-        objects more than `MOST_LABELS` in the mean, as many count as give that, evenly spaced. ``n_groups``
-        may be asked for.
+        objects more than `MOST_LABELS` in the mean, as many count as give that, evenly spaced.
         """
         M = offsets.size - 1
         counts = np.ones(M) if counts is None else counts
@@ -260,7 +257,7 @@ class Sample:
                 f"none of the {len(labels)} sampled objects has a label; leave out those without any."
             )
         self._incidence: Any = incidence if self._labeled.all() else incidence[self._labeled]
-        self._most, self._vectors = n_groups, np.empty((0, 0))
+        self._most, self._vectors = 0, np.empty((0, 0))
 
     def groups(self, n_groups: int, *, at_any_scale: bool = False) -> Groups:
         """Return at most ``n_groups`` groups of objects, by the spectral embedding of their labels.
@@ -312,12 +309,9 @@ class Sample:
             else:
                 if self._reliable is None:
                     self._reliable = reliability_of_table(self._incidence, self.offsets, self.counts)
-                if not self._vectors.size or self._most < n_groups:
-                    self._most, least = FIRST_GROUPS, max(n_groups, self._most)
-                    while self._most < least:  # a search doubles the number of groups
-                        self._most *= 2
+                if self._most < n_groups:
                     gains = self._by_column * self._reliable
-                    self._vectors = spectrum(self._incidence, gains, self._most)[1]
+                    self._most, self._vectors = n_groups, spectrum(self._incidence, gains, n_groups)[1]
                 reliable, found[labeled] = self._reliable, nearest_pivots(self._vectors[:, :n_groups])
                 found = most_probable(self.labels, self.offsets, self.counts, found)
         found[labeled] = np.unique(found[labeled], return_inverse=True)[1]

@@ -290,20 +290,25 @@ def search(
             sample = Sample(np.concatenate(parts), ensemble.offsets, counts)
         return sample
 
-    found = search_sample(sample_for, ensemble.n_objects, least, most)._replace(rows=rows)
+    n_groups = max(grouping.FIRST_GROUPS, 2 * (most or 0))
+    found = search_sample(sample_for, ensemble.n_objects, n_groups, least, most)
     logger.info("%r", found.choice)
-    return found
+    return found._replace(rows=rows)
 
 
 def search_sample(
-    sample_for: Callable[[int], Sample], n_objects: int, least: int = 1, most: int | None = None
+    sample_for: Callable[[int], Sample],
+    n_objects: int,
+    n_groups: int,
+    least: int = 1,
+    most: int | None = None,
 ) -> Search:
-    """Return the choice by samples of the objects for so many groups, from ``least`` up to ``most`` clusters.
+    """Return the choice by samples for so many groups or more, from ``least`` up to ``most`` clusters.
 
     If no ``most`` is given, a single cluster gives way to the best other number, if halves of the partitions
     agree on it more than half-way: even a continuum can be divided usefully.
     """
-    n_groups, is_full = max(grouping.FIRST_GROUPS, 2 * (most or 0)), False
+    is_full = False
     while True:
         sample = sample_for(n_groups)
         with progress(f"merge {n_groups:,} groups to choose n_clusters", 0):
