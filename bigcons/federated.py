@@ -90,14 +90,14 @@ class Site(Protocol):
 
 def _ask(sites: Sequence[Site], message: Message | list[Message]) -> list[Message]:
     """Return the answers of all sites in their order, asked at the same time: one message, or one each."""
-    if not len(sites):
-        raise InvalidInputError("sites is empty; pass at least one.", parameter="sites")
     messages = message if isinstance(message, list) else [message] * len(sites)
     with ThreadPoolExecutor(min(len(sites), 64)) as threads:  # a thread waits for each site
         return list(threads.map(lambda site, question: site.answer(question), sites, messages))
 
 
-_NO_QUESTION = "a message asks {!r}, which is no question to this site; use the fit_ function for such sites."
+def _shared(state: State) -> dict[str, np.ndarray]:
+    """Return what sites and coordinator share of a state."""
+    return {"alpha": state["alpha"], "beta": state["beta"]}
 
 
 def _sum(parts: Sequence[Stats]) -> Stats:
@@ -106,10 +106,6 @@ def _sum(parts: Sequence[Stats]) -> Stats:
     for part in parts[1:]:
         passes.add_stats(total, part)
     return total
-
-
-def _parameters(state: State) -> dict[str, np.ndarray]:
-    return {"alpha": state["alpha"], "beta": state["beta"]}
 
 
 @dataclass
@@ -207,21 +203,19 @@ class RowSite:
                     everyone, _ = counts_of(labels, self._method.offsets, np.zeros_like(clusters), 1)
                     parts.append({"counts": in_groups, "everyone": everyone})
                 return dict(_sum(parts))
-            case {"ask": "visit", "starts": starts, "states": states}:
-                return {"stats": [self._stats(*start) for start in zip(starts, states, strict=True)]}
+            case {"ask": "visit", "start": start, "state": state}:
+                return dict(self._stats(start, state))
             case {"ask": "propose", "seed": seed, "start": start}:
                 labels = np.concatenate(list(self._blocks()))
-                return {"state": _parameters(self._method.start(labels, seed, start)[0])}
+                return {"state": _shared(self._method.start(labels, seed, start)[0])}
             case {"ask": "step", "state": state, "start": start}:
                 before = {**state, "step": np.array(bce.NO_STEP)}
                 following, record = self._method.finish(before, self._stats(start, state))
-                return {"state": _parameters(following), "objective": record["objective"]}
+                return {"state": _shared(following), "objective": record["objective"]}
             case {"ask": "end", "state": state, "start": start, "order": order}:
                 self._final = state, start, np.asarray(order)
                 self._gammas = {key: gamma for key, gamma in self._gammas.items() if key[0] == start}
                 return {"sizes": sizes_of(self.labels(), len(order))}
-            case _:
-                raise InvalidInputError(_NO_QUESTION.format(message.get("ask")))
         return {}
 
     def memberships(self) -> np.ndarray:
@@ -318,7 +312,7 @@ def fit_rows(
     n_clusters : int
         Number of clusters K.
     n_init : int, default=10
-        Number of starts. All make up to 20 iterations in shared messages; the best quarter continues.
+        Number of starts. All make up to 20 iterations; the best quarter continues.
     max_iter : int, default=500
         Maximum number of iterations.
     tol : float, default=1e-6
@@ -331,13 +325,12 @@ def fit_rows(
     RowFit
         The parameters. Each site has its own part of the result: ``site.memberships()``.
 
-    Notes
-    -----
-    One exchange with every site an iteration, and two or so at the end for the sizes of the clusters, which
-    are numbered by them. Wang, Shan and Banerjee (2009) exchange messages in every step of Newton's method
-    for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums above. Starts are those
-    of `BCE` with the same seed on all the labels, and so are the iterations: the result is that of all
-    objects at one place up to the order of summation, and bit for bit if each site is one of its blocks.
+    Notes ----- One exchange with every site an iteration of a start, and two or so at the end for the sizes
+    of the clusters, which are numbered by them. Wang, Shan and Banerjee (2009) exchange messages in every
+    step of Newton's method for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums
+    above. Starts are those of `BCE` with the same seed on all the labels, and so are the iterations: the
+    result is that of all objects at one place up to the order of summation, and bit for bit if each site is
+    one of its blocks.
 
     Examples
     --------
@@ -355,9 +348,10 @@ def fit_rows(
     seed, starts = resolve_seed(random_state), []
     for number in range(check_int("n_init", n_init)):
         starts.append(_Start(number, _first_state(sites, method, n_clusters, seed, number)))
-    _iterate(sites, method, starts, min(passes.SHORT_PASSES, max_iter), tol)
+        _iterate(sites, method, starts[-1], min(passes.SHORT_PASSES, max_iter), tol)
     kept = sorted(starts, key=lambda start: -start.objective)[: -(-n_init // 4)]
-    _iterate(sites, method, kept, max_iter, tol)
+    for start in kept:
+        _iterate(sites, method, start, max_iter, tol)
     best = max(kept, key=lambda start: start.objective)
     return _end(sites, best, values, starts, best.number)
 
@@ -395,26 +389,22 @@ def _first_state(
 
 
 def _iterate(
-    sites: Sequence[Site], method: bce.VariationalBCE, starts: Sequence[_Start], max_iter: int, tol: float
+    sites: Sequence[Site], method: bce.VariationalBCE, start: _Start, max_iter: int, tol: float
 ) -> None:
-    """Let all starts that have not settled iterate until each has, or made ``max_iter`` iterations."""
-    while going := [start for start in starts if not start.settled and len(start.records) < max_iter]:
-        states = [_parameters(start.following) for start in going]
-        message = {"ask": "visit", "starts": [start.number for start in going], "states": states}
-        answers = _ask(sites, message)
-        for position, start in enumerate(going):
-            start.state = start.following
-            sums = _sum([answer["stats"][position] for answer in answers])
-            start.following, record = method.finish(start.state, sums)
-            start.settled = method.is_settled(start.records[-1] if start.records else None, record, tol)
-            start.records.append(record)
+    """Let a start iterate until it has settled, or made ``max_iter`` iterations."""
+    while not start.settled and len(start.records) < max_iter:
+        start.state = start.following
+        message = {"ask": "visit", "start": start.number, "state": _shared(start.state)}
+        start.following, record = method.finish(start.state, _sum(_ask(sites, message)))
+        start.settled = method.is_settled(start.records[-1] if start.records else None, record, tol)
+        start.records.append(record)
 
 
 def _end(
     sites: Sequence[Site], best: _Start, values: list[np.ndarray], starts: list[_Start], number: int | None
 ) -> RowFit:
     """Let all sites keep the best state, and the gammas of start ``number``; number clusters by size."""
-    parameters = _parameters(best.state)
+    parameters = _shared(best.state)
     message = {"ask": "end", "state": parameters, "start": number}
 
     def count(order: np.ndarray) -> np.ndarray:
@@ -546,8 +536,6 @@ class ColumnSite:
                 return {"log_beta": log_beta, "log_prior": float(np.log(beta).sum())}
             case {"ask": "end", "start": start, "order": order}:
                 self.probabilities, self._betas = self._betas[int(start)][:, order], {}
-            case _:
-                raise InvalidInputError(_NO_QUESTION.format(message.get("ask")))
         return {}
 
 

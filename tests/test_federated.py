@@ -116,11 +116,9 @@ def test_fit_rows__reads_text_and_stored_labels_and_the_sites_need_not_agree_bef
 @pytest.mark.parametrize(
     ("sites", "told"),
     [
-        (list, "sites is empty"),
         (lambda: [RowSite([[0, 1], [1, 0]]), RowSite([[0], [1]])], "n_partitions=2, or labels"),
         (lambda: [RowSite([[1], [2]]), RowSite([["a"], ["b"]])], "labels named alike"),
         (lambda: [RowSite([[1, 0], [3, 0]], values=[[1, 2], [0]])], "values= the labels of all"),
-        (lambda: [ColumnSite([[1], [2]])], "asks 'values', which is no question"),
     ],
 )
 def test_fit_rows__refuses_sites_that_do_not_fit_together(sites, told):
