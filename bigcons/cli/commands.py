@@ -593,7 +593,6 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     "ensemble",
     option("--features", type=PATH, metavar="TABLE", help="A table of the objects: what is in each cluster."),
     *("columns", "drop", *READING),
-    option("--pictures/--no-pictures", default=True, help="Draw pictures, if matplotlib is installed."),
     *("memory", "client", "overwrite"),
 )
 def report(consensus: str, out: str, features: str | None, overwrite: bool, **options: Any) -> None:
@@ -623,13 +622,10 @@ def report(consensus: str, out: str, features: str | None, overwrite: bool, **op
     argument("consensus", type=PATH),
     output_option("Folder for the figures.", name="FOLDER"),
     "ensemble",
-    option(
-        "--format", "suffix", type=click.Choice(["png", "pdf", "svg"]), default="png", help="File format."
-    ),
     *("client", "overwrite"),
 )
-def plot(consensus: str, out: str, suffix: str, overwrite: bool, **options: Any) -> None:
-    """Draw figures of CONSENSUS.
+def plot(consensus: str, out: str, overwrite: bool, **options: Any) -> None:
+    """Draw figures of CONSENSUS as PNG.
 
     Draws the memberships and the graph of overlapping clusters (of a soft method), how far clusters and
     objects can be trusted (if it says so), the tree (if the number of clusters was chosen), the convergence
@@ -643,12 +639,12 @@ def plot(consensus: str, out: str, suffix: str, overwrite: bool, **options: Any)
     figures = figures_of(consensus, **options)
     if not figures:
         raise InvalidInputError(f"{consensus} has nothing to draw; give --ensemble as well.")
-    paths = {name: folder / f"{name}.{suffix}" for name in figures}
+    paths = {name: folder / f"{name}.png" for name in figures}
     for path in paths.values():
         refuse_existing_file(path, overwrite)
     for name, figure in figures.items():
         with new_file(paths[name], overwrite=overwrite) as file:
-            figure.savefig(file, format=suffix)
+            figure.savefig(file, format="png")
     written = [str(path) for path in paths.values()]
     emit({"figures": written}, "\n".join(written))
 

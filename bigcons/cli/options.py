@@ -1,4 +1,4 @@
-"""The options of the command line, and what a command prints: text, or one JSON object, and logs.
+"""The options of the command line, and what a command prints: text, or one JSON object.
 
 `SHARED` has those that several commands take, each once, and `command` makes a command of them. The options
 of a method or of a scheme of `generate` are its parameters: `parse_further` makes them of its signature.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import inspect
 import json
-import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,14 +50,6 @@ def destination(out: str) -> Any:
     if click.get_current_context().meta.get(JSON):
         raise click.UsageError("--json prints to standard output, too; give a path with -o.")
     return sys.stdout.buffer
-
-
-class Escaped(logging.Formatter):
-    """Lines of a log without control characters but their ends."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
-        return shown(super().format(record))
 
 
 # Messages of the library
@@ -241,23 +232,12 @@ SHARED = {
     "json": option("--json", is_flag=True, expose_value=False, is_eager=True,
                    callback=lambda ctx, _, value: ctx.meta.update({JSON: value}),
                    help="Print one JSON object to standard output."),
-    "verbose": option("-v", "--verbose", count=True, expose_value=False, show_default=False,
-                      callback=lambda _, __, count: _set_verbosity(count),
-                      help="Log to standard error; -vv includes debug messages."),
 }  # fmt: skip
 
 
 def output_option(help_text: str, *, name: str = "STORE") -> Decorator:
     """Return the required option ``-o``, the destination of the result."""
     return click.option("-o", "--out", required=True, type=PATH, metavar=name, help=help_text)
-
-
-def _set_verbosity(count: int) -> None:
-    if count:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(Escaped("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
-        logging.basicConfig(handlers=[handler])
-        logging.getLogger("bigcons").setLevel(logging.INFO if count == 1 else logging.DEBUG)
 
 
 COMMANDS: dict[str, click.Command] = {}
@@ -271,7 +251,7 @@ def command(*parameters: str | Decorator, further: bool = False) -> Decorator:
     """
 
     def make(function: Callable[..., Any]) -> click.Command:
-        for parameter in reversed((*parameters, "json", "verbose")):
+        for parameter in reversed((*parameters, "json")):
             function = (SHARED[parameter] if isinstance(parameter, str) else parameter)(function)
         name = function.__name__.strip("_").replace("_", "-")
         COMMANDS[name] = click.command(name, context_settings={"ignore_unknown_options": further})(function)

@@ -152,7 +152,7 @@ def test_run__generates_and_solves_and_finds_its_results(run, tmp_path):
     expected = ConsensusTree(3, random_state=0).fit(made).labels_
     np.testing.assert_array_equal(Consensus.open("out/consensus.zarr").labels, expected)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
-    again = run(f"{RUN} -v")
+    again = run(RUN)
     assert again.exit_code == 0
     assert "out/consensus.zarr already holds the result of this run." in again.stderr
     assert [line.split()[1] for line in again.stdout.splitlines() if "seconds" in line] == ["-", "-"]

@@ -207,7 +207,7 @@ def test_commands__escape_what_steers_a_terminal(tmp_path):
         CliRunner().invoke(main, command)
         for command in (
             ["import", str(tmp_path / "x.csv"), "-o", store],
-            ["info", "-v", store],
+            ["info", store],
             ["import", str(tmp_path / "x.csv"), "--columns", "c", "-o", f"{store}2"],
         )
     ]
