@@ -498,9 +498,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         tenth of an equal share, if this is at least two objects.
         """
         self._order: np.ndarray = results.order
-        counted = runs.count_clusters(results.sizes)
-        self.n_clusters_: int = counted["n_clusters"]
-        self.n_tiny_clusters_: int = counted["n_tiny_clusters"]
+        sizes = results.sizes[results.sizes > 0]
+        self.n_clusters_: int = sizes.size
+        self.n_tiny_clusters_: int = int(np.count_nonzero(sizes < runs.TINY * sizes.mean()))
         K: Any = self.n_clusters  # of some methods None or several
         n_objects = int(results.sizes.sum())
         if self._is_limit or not isinstance(K, (int, np.integer)):

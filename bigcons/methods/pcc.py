@@ -27,7 +27,7 @@ import itertools
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -69,7 +69,7 @@ from bigcons.run.survey import (
 from bigcons.seeding import draw_rows
 from bigcons.store.clusters import TRUST_ROW
 from bigcons.store.ensemble import Ensemble
-from bigcons.store.pair_rows import PAIR_BYTES, Rows
+from bigcons.store.pair_rows import PAIR_BYTES
 from bigcons.store.pairs import PairTable, pairs_of
 from bigcons.trust.confidence import can_weigh
 from bigcons.trust.groups import FEWEST_LABELS, Sample, n_groups_for, plan_bytes
@@ -517,6 +517,28 @@ class Neighborhoods(NamedTuple):
         rounds = self.rounds(n_rounds)
         return [[b for b in self.blocks if rounds[b.index] == number] for number in range(max(rounds) + 1)]
 
+    def numbered(self, known: list[int], *, within: bool = True) -> tuple[np.ndarray, ...]:
+        """Return the pairs of the first of some blocks, their objects numbered from 0, block after block.
+
+        In CSR, each pair of two of its objects in both rows: indptr, indices, and float32 shares of agreement
+        and weights. Objects of other blocks have negative numbers; so have those of the first, unless
+        ``within``.
+        """
+        shifts, filled = np.full(len(self.blocks), -self.pairs.n_objects, np.int32), 0
+        for block in (self.blocks[b] for b in known):
+            shifts[block.index] = filled - block.start
+            filled += block.n_rows
+        if not within:
+            shifts[known[0]] = -self.pairs.n_objects
+        rows = self.pairs.read(self.blocks[known[0]].start, self.blocks[known[0]].stop)
+        starts, numbers = (
+            np.array([block.start for block in self.blocks], np.int32),
+            np.empty_like(rows.indices),
+        )
+        pair_descent.renumber(rows.indices, starts, shifts, numbers)
+        weights = rows.n_seen.astype(np.float32)
+        return rows.indptr, numbers, rows.n_agree / weights, weights
+
 
 FirstRows = tuple[Callable[[Block], np.ndarray], list[float]]
 """What gives the first memberships of a block of pairs, and the objectives of the starts."""
@@ -565,7 +587,7 @@ class BlockedPairs(passes.Passes):
         if at.records and not is_alone:
             threshold = run.tol * (1.0 if at.records[-1]["gap"] <= run.tol else all_pairs.MOVING)
         left = None if self.max_steps is None else self.max_steps - sum(int(r["steps"]) for r in at.records)
-        move = partial(move_block, near, run.arrays, before, n_rounds, threshold * near.mean_weight, left)
+        move = self._move(run, before, n_rounds, threshold * near.mean_weight, left)
         total = Stretch(0, 0.0, 0.0, 0.0)
         for blocks in near.in_rounds(n_rounds):
             total = total.plus(fold(run.engine, blocks, move, Stretch.plus, progress=listener))
@@ -588,16 +610,71 @@ class BlockedPairs(passes.Passes):
         state = {"n_rounds": np.array(n_rounds), "objective": np.array(last_objective)}
         return passes.Step(state, record, is_settled, 1 if length == 1.0 else 2)
 
+    def _move(
+        self, run: Run, generation: int, n_rounds: int, threshold: float, most: int | None
+    ) -> Callable[[Block], Stretch]:
+        """Return the task that takes a stretch of at most so many steps with a block, the steepest first.
+
+        While a KKT gap is above ``threshold``; it writes the next generation. The objective that it reports
+        covers the pairs inside the block and those with blocks of earlier rounds: summed over all blocks,
+        every pair at the end of the pass except those that different blocks of one round share. Time
+        O(steps l (K + log n)) for l pairs an object; memory 16 n K + 32 n bytes.
+        """
+        near, arrays, rounds = self.near, run.arrays, self.near.rounds(n_rounds)
+
+        def move_block(block: Block) -> Stretch:
+            memberships = arrays.read(generation, block)
+            n, K = memberships.shape
+            known = sorted(near.neighbors[block.index], key=lambda b: (rounds[b], b))
+            moved = [near.blocks[b] for b in known if rounds[b] < rounds[block.index]]
+            others = [np.empty((0, K), np.float32), *(arrays.read(generation + 1, b) for b in moved)]
+            others += [arrays.read(generation, near.blocks[b]) for b in known[len(moved) :]]
+            fixed, pairs = np.concatenate(others), near.numbered([block.index, *known])
+            value, slope, curvature = near.divergence.compiled
+            search = pair_descent.quadratic_search if slope is l2_slope else newton_search(slope, curvature)
+            rows = np.zeros((n, 2 * K))
+            rows[:, :K] = memberships
+            queue = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
+            pair_descent.prepare(rows, *pairs, fixed, *queue, slope)
+            gap_before = float(queue[0][0])
+            scratch = np.empty((4, max(int(np.diff(pairs[0]).max(initial=0)), 1)))
+            n_steps = stretch_steps(n, K) if most is None else min(stretch_steps(n, K), most)
+            taken, gap = pair_descent.descend(
+                rows, *pairs, fixed, *queue, scratch, n_steps, threshold, search, slope
+            )
+            counted = fixed[: sum(b.n_rows for b in moved)]
+            objective = pair_descent.total_value(rows, *pairs, counted, value)
+            arrays.write(generation + 1, block, rows[:, :K].astype(np.float32))
+            return Stretch(taken, gap_before, gap, objective)
+
+        return move_block
+
     def _measure(
-        self,
-        run: Run,
-        generations: tuple[int, int],
-        lengths: tuple[float, ...] = (0.0,),
-        n_rounds: int | None = None,
+        self, run: Run, ends: tuple[int, int], lengths: Sequence[float] = (0.0,), n_rounds: int | None = None
     ) -> np.ndarray:
-        """Return the objective as `measure_pairs` tells it, over all blocks."""
-        task = partial(measure_pairs, self.near, run.arrays, generations, lengths, n_rounds)
-        return fold(run.engine, run.blocks, task, np.add)
+        """Return the objective at steps of some ``lengths`` between two generations; float64, one for each.
+
+        With ``n_rounds``, over the pairs that different blocks of one round share. A task has the pairs of a
+        block with itself and later blocks, so that all have every pair once.
+        """
+        near, arrays = self.near, run.arrays
+        rounds = None if n_rounds is None else near.rounds(n_rounds)
+
+        def measure_block(block: Block) -> np.ndarray:
+            known = [b for b in near.neighbors[block.index] if b > block.index]
+            if rounds is not None:
+                known = [b for b in known if rounds[b] == rounds[block.index]]
+            totals = np.zeros(len(lengths))
+            if known or rounds is None:
+                read = {g: [arrays.read(g, near.blocks[b]) for b in (block.index, *known)] for g in {*ends}}
+                own = [read[generation][0] for generation in ends]
+                others = [np.concatenate([own[0][:0], *read[generation][1:]]) for generation in ends]
+                pairs = near.numbered([block.index, *known], within=rounds is None)
+                value, _, _ = near.divergence.compiled
+                pair_descent.values_along(*own, *pairs, *others, np.array(lengths), totals, value)
+            return totals
+
+        return fold(run.engine, run.blocks, measure_block, np.add)
 
 
 def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, budget: DataBudget) -> None:
@@ -644,112 +721,6 @@ def cut_blocks(
     return [Block(b, start, stop) for b, (start, stop) in enumerate(itertools.pairwise(bounds))]
 
 
-# Tasks
-
-
-def move_block(
-    near: Neighborhoods,
-    arrays: passes.BlockArrays,
-    generation: int,
-    n_rounds: int,
-    threshold: float,
-    most: int | None,
-    block: Block,
-) -> Stretch:
-    """Take a stretch of at most so many steps with the objects of a block; write the next generation.
-
-    The objective covers the pairs inside the block and those with blocks of earlier rounds: summed over all
-    blocks, every pair at the end of the pass except those that different blocks of one round share.
-    """
-    rounds, memberships = near.rounds(n_rounds), arrays.read(generation, block)
-    known = [near.blocks[b] for b in sorted(near.neighbors[block.index], key=lambda b: (rounds[b], b))]
-    moved = [other for other in known if rounds[other.index] < rounds[block.index]]
-    generations = [generation + 1] * len(moved) + [generation] * (len(known) - len(moved))
-    others = _read_rows(arrays, generations, known, memberships.shape[1])
-    graph = graph_of(_numbered(near, [block, *known]), others)
-    n_counted, n_steps = sum(other.n_rows for other in moved), stretch_steps(*memberships.shape)
-    n_steps = n_steps if most is None else min(n_steps, most)
-    updated, done = take_stretch(graph, memberships, near.divergence, n_steps, threshold, n_counted)
-    arrays.write(generation + 1, block, updated)
-    return done
-
-
-def measure_pairs(
-    near: Neighborhoods,
-    arrays: passes.BlockArrays,
-    generations: tuple[int, int],
-    lengths: tuple[float, ...],
-    n_rounds: int | None,
-    block: Block,
-) -> np.ndarray:
-    """Return the objective over the pairs of a block with itself and later blocks, which has all pairs once.
-
-    It is measured at steps of some ``lengths`` from one generation to another; float64, one for each. With
-    ``n_rounds``, over the pairs that different blocks of one round share.
-    """
-    known = [near.blocks[b] for b in near.neighbors[block.index] if b > block.index]
-    if n_rounds is not None:
-        rounds = near.rounds(n_rounds)
-        known = [other for other in known if rounds[other.index] == rounds[block.index]]
-    totals = np.zeros(len(lengths))
-    if known or n_rounds is None:
-        own = {generation: arrays.read(generation, block) for generation in generations}
-        others = {g: _read_rows(arrays, [g] * len(known), known, own[g].shape[1]) for g in own}
-        before, after = generations
-        graph = graph_of(_numbered(near, [block, *known], within=n_rounds is None))
-        value, _, _ = near.divergence.compiled
-        pair_descent.values_along(
-            *(own[before], own[after], *graph[:4], others[before], others[after]),
-            *(np.array(lengths), totals, value),
-        )
-    return totals
-
-
-def _read_rows(
-    arrays: passes.BlockArrays, generations: list[int], blocks: list[Block], n_clusters: int
-) -> np.ndarray:
-    """Return the memberships of some blocks, each of its generation, one after another."""
-    rows = np.empty((sum(block.n_rows for block in blocks), n_clusters), np.float32)
-    filled = 0
-    for generation, block in zip(generations, blocks, strict=True):
-        rows[filled : filled + block.n_rows] = arrays.read(generation, block)
-        filled += block.n_rows
-    return rows
-
-
-def _numbered(near: Neighborhoods, blocks: list[Block], *, within: bool = True) -> Rows:
-    """Return the pairs of the first of some blocks, with their objects numbered from 0, block after block.
-
-    Objects of other blocks have negative numbers; so have those of the first, unless ``within``.
-    """
-    shifts = np.full(len(near.blocks), -near.pairs.n_objects, np.int32)
-    first = 0
-    for block in blocks:
-        shifts[block.index] = first - block.start
-        first += block.n_rows
-    if not within:
-        shifts[blocks[0].index] = -near.pairs.n_objects
-    rows = near.pairs.read(blocks[0].start, blocks[0].stop)
-    starts = np.array([block.start for block in near.blocks], np.int32)
-    numbers = np.empty_like(rows.indices)
-    pair_descent.renumber(rows.indices, starts, shifts, numbers)
-    return rows._replace(indices=numbers)
-
-
-# A stretch of steps
-
-
-class Graph(NamedTuple):
-    """The pairs of n objects as kernels read them: CSR, each pair of two of them stored in both rows."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    observed: np.ndarray
-    weight: np.ndarray
-    others: np.ndarray
-    """(., K) float32: fixed memberships of the objects numbered from n."""
-
-
 class Stretch(NamedTuple):
     """The report of a stretch of steps. Gaps are in units of the pairs' weights."""
 
@@ -765,49 +736,12 @@ class Stretch(NamedTuple):
         return Stretch(n_steps, gap_before, gap, objective)
 
 
-def graph_of(rows: Rows, others: np.ndarray | None = None) -> Graph:
-    """Return the arrays of some rows of a pair table, counts turned into shares."""
-    weight = rows.n_seen.astype(np.float32)
-    observed = rows.n_agree / weight
-    others = np.empty((0, 0), np.float32) if others is None else others
-    return Graph(rows.indptr, rows.indices, observed, weight, others)
-
-
 def stretch_steps(n_objects: int, n_clusters: int) -> int:
     """Return the number of steps in a stretch: a quarter of n K, at least one per object.
 
     Between stretches gradients are computed anew, which bounds their drift, and the objective is recorded.
     """
     return max(n_objects * n_clusters // 4, n_objects, 1)
-
-
-def take_stretch(
-    graph: Graph,
-    memberships: np.ndarray,
-    divergence: Divergence,
-    n_steps: int,
-    threshold: float,
-    n_counted: int | None = None,
-) -> tuple[np.ndarray, Stretch]:
-    """Take up to ``n_steps`` steps, the steepest first, while a KKT gap is above ``threshold``.
-
-    Returns the new memberships (n, K) float32 and a report; its objective covers the pairs of the n objects
-    with each other and with the first ``n_counted`` others. Time O(n_steps l (K + log n)) for l
-    pairs an object; memory 16 n K + 32 n bytes.
-    """
-    n, K = memberships.shape
-    value, slope, curvature = divergence.compiled
-    rows = np.zeros((n, 2 * K))
-    rows[:, :K] = memberships
-    search = pair_descent.quadratic_search if slope is l2_slope else newton_search(slope, curvature)
-    queue = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
-    pair_descent.prepare(rows, *graph, *queue, slope)
-    gap_before = float(queue[0][0])
-    scratch = np.empty((4, max(int(np.diff(graph.indptr).max(initial=0)), 1)))
-    taken, gap = pair_descent.descend(rows, *graph, *queue, scratch, n_steps, threshold, search, slope)
-    counted = graph._replace(others=graph.others[:n_counted])
-    objective = pair_descent.total_value(rows, *counted, value)
-    return rows[:, :K].astype(np.float32), Stretch(taken, gap_before, gap, objective)
 
 
 # A solve

@@ -214,16 +214,22 @@ def run_passes(run: Run, passes: Passes) -> Iterate:
     no pass reads any more are dropped.
     """
     snapshot = None if run.snapshots is None else run.snapshots.load()
+    is_kept, n_dropped = snapshot is not None, 0
     if snapshot is not None:
         at = Iterate(**{**snapshot.facts, "state": snapshot.arrays})
         if at.records:
             logger.warning("Resuming after pass %d.", len(at.records))
     else:
         state, start_objectives = passes.start(run)
-        at = _commit(run, Iterate(state, 0, False, [], start_objectives))
-    kept = 0
+        at = Iterate(state, 0, False, [], start_objectives)
     with progress(passes.name, 0) as listener:
-        while not at.is_settled and len(at.records) < run.max_passes:
+        while True:
+            if run.snapshots is not None and not is_kept:
+                run.snapshots.save(at.state, {**at._asdict(), "state": None})
+            run.arrays.drop(range(n_dropped, at.generation))
+            is_kept, n_dropped = False, at.generation
+            if at.is_settled or len(at.records) >= run.max_passes:
+                return at
             began, number = time.perf_counter(), len(at.records) + 1
             gap = f", gap {at.records[-1]['gap']:.1e}" if at.records and "gap" in at.records[-1] else ""
             listener.note(f"pass {number}{gap}")
@@ -231,17 +237,6 @@ def run_passes(run: Run, passes: Passes) -> Iterate:
             records = [*at.records, timed(passes.name, number, step.record, began)]
             generation = at.generation + step.n_generations
             at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
-            _commit(run, at)
-            run.arrays.drop(range(kept, generation))
-            kept = generation
-    return at
-
-
-def _commit(run: Run, at: Iterate) -> Iterate:
-    """Save a snapshot, if there are any; return the iterate."""
-    if run.snapshots is not None:
-        run.snapshots.save(at.state, {**at._asdict(), "state": None})
-    return at
 
 
 def timed(what: str, number: int, record: Record, began: float) -> Record:
