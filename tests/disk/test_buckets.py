@@ -40,9 +40,9 @@ from bigcons.errors import (
     StoreLockedError,
     StoreNotFoundError,
 )
-from bigcons.io import files
 from bigcons.io.columns import select
 from bigcons.io.features import open_features
+from bigcons.io.sources import open_source
 from bigcons.memory import Block
 from bigcons.run.engine import SerialEngine
 from bigcons.run.passes import open_workspace
@@ -332,13 +332,13 @@ def test_tables__that_change_or_cannot_be_reached_while_they_are_read(suffix, tm
     with s3_server() as other:
         url = f"{other}/a{suffix}"
         place_of(url).write(path.read_bytes())
-        reading = files.open_path(url, "labels").batches(500)
+        reading = open_source(url, "labels").batches(500)
         next(reading)
         place_of(url).write(path.read_bytes()[:-1])
         with pytest.raises(StoreError, match=f"^{url} has changed while it was read; read it again"):
             list(reading)
         place_of(url).write(path.read_bytes())
-        reading = files.open_path(url, "labels").batches(500)
+        reading = open_source(url, "labels").batches(500)
         next(reading)
     with pytest.raises(StoreError, match=f"^{other} cannot be reached .*; check the network") as caught:
         list(reading)

@@ -41,7 +41,6 @@ FRAME = pd.DataFrame({"who": ["eve", "bob", "ann", "007", "8"], "a": [0, 1, 1, 0
 SOURCES = {
     "pandas": lambda folder: FRAME,
     "polars": lambda folder: pl.from_pandas(FRAME),
-    "arrow": lambda folder: pa.Table.from_pandas(FRAME),
     "dask": lambda folder: dd.from_pandas(FRAME, npartitions=2, sort=False),
     "x.parquet": lambda folder: FRAME.to_parquet(folder / "x.parquet", index=False),
     "x.csv": lambda folder: FRAME.to_csv(folder / "x.csv", index=False),

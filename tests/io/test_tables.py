@@ -71,10 +71,7 @@ def arrow_sources(frame):
     return {
         "stream": Stream(table),
         "array": Batch(table.combine_chunks().to_batches()[0]),
-        "polars stream": Stream(pl.from_pandas(frame)),
         "polars categorical": Stream(pl.from_pandas(frame).cast({"c": pl.Categorical})),
-        "table": table,
-        "batch": table.combine_chunks().to_batches()[0],
         "polars": pl.from_pandas(frame),
         "pandas": frame.set_axis(np.arange(len(frame))[::-1], axis="index"),
         "pandas category": category,
@@ -95,12 +92,6 @@ def test_tables__in_memory_are_labels_and_features(frame, kind):
     labels, features = as_read(arrow_sources(frame)[kind], "*")
     assert labels == frame.to_numpy().tolist()
     assert features == one_hot(frame).to_numpy(float).tolist()
-
-
-def test_tables__a_stream_that_can_be_read_once_is_kept(frame):
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=100))
-    assert values_of(Ensemble.from_labels(reader, columns="*")) == frame.to_numpy().tolist()
 
 
 @pytest.mark.parametrize("x", [pl.Series([1, 2]), pa.array([1, 2]), Stream(pa.chunked_array([[1, 2]]))])
