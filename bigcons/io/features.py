@@ -360,11 +360,7 @@ _LIKE_NUMBER = re.compile(
 
 
 def open_features(
-    source: object,
-    *,
-    id: Column | None = None,
-    columns: Columns | None = None,
-    drop: Columns | None = None,
+    source: object, *, id: Column | None = None, columns: Columns | None = None, drop: Columns | None = None
 ) -> Features:
     """Open a feature matrix for reading by rows.
 

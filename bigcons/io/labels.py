@@ -13,17 +13,10 @@ from typing import Any
 import numpy as np
 
 from bigcons.disk.schema import LABEL_TYPES, MISSING
-from bigcons.errors import (
-    EmptyPartitionError,
-    InvalidInputError,
-    MemoryBudgetError,
-    SuspiciousLabelsWarning,
-    shown,
-    warn_user,
-)
+from bigcons.errors import EmptyPartitionError, InvalidInputError, SuspiciousLabelsWarning, shown, warn_user
 from bigcons.io.columns import DEFAULT_RULE, Ids, MissingRule, number_of, plain_arrow
 from bigcons.io.sources import Source, columns_of
-from bigcons.memory import BLOCK_ROWS, format_size, row_blocks, rows_within
+from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks, rows_within
 
 TABLE_SIZE = 1 << 16
 """Labels below this are looked up in a table, others by binary search."""
@@ -242,10 +235,8 @@ def scan_labels(
     Raises InvalidInputError for an empty matrix, invalid labels and partitions without labels, and
     MemoryBudgetError if the distinct labels take more than ``values_budget`` bytes.
     """
-    encodings = [
-        Encoding(name, values, source.rule, is_text=source.is_text)
-        for u, (name, values) in enumerate(zip(names, known or [None] * source.n_columns, strict=True))
-    ]
+    both = zip(names, known or [None] * source.n_columns, strict=True)
+    encodings = [Encoding(name, values, source.rule, is_text=source.is_text) for name, values in both]
     n_objects = 0
     for block in source.batches(rows):
         columns = columns_of(block)
@@ -254,13 +245,8 @@ def scan_labels(
         n_objects += len(columns[0]) if columns else 0
         del block, columns  # before the source makes the next ones
         needed = sum(encoding.n_bytes() for encoding in encodings)
-        if values_budget is not None and needed > values_budget:
-            raise MemoryBudgetError(
-                f"the distinct labels take {format_size(needed)}, more than the {format_size(values_budget)} "
-                "reserved for them; raise memory.",
-                needed=needed,
-                budget=values_budget,
-            )
+        if values_budget is not None:  # of which blocks need three times as much
+            DataBudget(4 * values_budget).check(4 * needed, "the distinct labels", "leave out columns")
     if not n_objects or not source.n_columns:
         raise InvalidInputError(
             f"{source.where} is empty, shape ({n_objects}, {source.n_columns}); give at least one label."
@@ -271,14 +257,9 @@ def scan_labels(
 
 
 def encode_labels(
-    source: Source,
-    encodings: Sequence[Encoding],
-    dtype: np.dtype,
-    rows: int = BLOCK_ROWS,
-    *,
-    are_new: bool = False,
+    source: Source, encodings: Sequence[Encoding], rows: int = BLOCK_ROWS, *, are_new: bool = False
 ) -> Iterator[np.ndarray]:
-    """Read ``source`` again and yield its rows as codes ``(n_rows, n_partitions)`` of ``dtype``.
+    """Read ``source`` again and yield its rows as codes ``(n_rows, n_partitions)``.
 
     Warns of suspicious labels of partitions that ``are_new``.
 
@@ -286,7 +267,7 @@ def encode_labels(
     from the first pass.
     """
     n_labeled = np.zeros(len(encodings), np.int64)
-    is_first = True
+    dtype, is_first = label_dtype([len(encoding.values) for encoding in encodings]), True
     for block in source.batches(rows):
         columns = columns_of(block)
         codes = np.empty((len(encodings), len(columns[0])), dtype)

@@ -93,8 +93,8 @@ class Source:
         Returns the Arrow types of all columns; None for arrays.
     is_sparse
         Whether its batches are compressed sparse rows, of features only.
-    is_text, of_text
-        Whether numbers are given as text, and whether it is a file of text.
+    is_text
+        Whether numbers are given as text.
     text
         The same columns as the text that is in a file; None if they have types, or are text.
     index, is_named
@@ -121,7 +121,6 @@ class Source:
     types: Callable[[], Sequence[pa.DataType]] | None = None
     is_sparse: bool = False
     is_text: bool = False
-    of_text: bool = False
     text: Source | None = None
     index: Source | None = None
     is_named: bool = False
@@ -652,11 +651,7 @@ def _versions_of(source: Any) -> list[Any]:
             files = [*sorted(file for file in path.rglob("*") if file.is_file())]
     if not all(file.is_file() for file in files):
         return []
-    stamps = [
-        (file.stat().st_size, file.stat().st_mtime_ns) if isinstance(file, Path) else (file.stamp(),)
-        for file in files
-    ]
-    return [(str(file), *stamp) for file, stamp in zip(files, stamps, strict=True)]
+    return [(str(file), place_of(file).stamp()) for file in files]
 
 
 # Arrays
@@ -711,18 +706,16 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
         names, width, n_skipped = _head_of(path, where, separator, how.header)
     places = [str(c) for c in range(width)]
 
+    layout = arrow.ReadOptions(block_size=1 << 20, column_names=places, skip_rows=n_skipped)
+
     def open_text(types: Sequence[pa.DataType], columns: Sequence[int], *, as_text: bool) -> Any:
         missing = [*MISSING_WORDS, *missing_rule(how.missing).more_words]
         if as_text:  # an empty line of a single column may be an object without a value
             missing = [""] if width == 1 else []
+        layout.use_threads = not as_text and role != "pairs"
         return arrow.open_csv(
             _content_of(path),
-            read_options=arrow.ReadOptions(
-                use_threads=not as_text and role != "pairs",
-                block_size=1 << 20,
-                column_names=places,
-                skip_rows=n_skipped,
-            ),
+            read_options=layout,
             parse_options=arrow.ParseOptions(delimiter=separator, ignore_empty_lines=width > 1),
             convert_options=arrow.ConvertOptions(
                 decimal_point=how.decimal or ".",
@@ -752,7 +745,7 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
                     first += batch.num_rows
 
         made = Source(where, names, width, [None], load, 64.0, types=lambda: types)
-        made.of_text, made.is_text = True, as_text
+        made.is_text = as_text
         # measured: the threaded reader is about 32 blocks ahead
         made.fixed_bytes = 0 if as_text or role == "pairs" else 64 << 20
         return made
@@ -846,10 +839,8 @@ def joined(sources: Sequence[Source], where: str | None = None) -> Source:
     """Return the rows of several sources of the same columns, one after another."""
     first = sources[0]
     for source in sources:
-        if (source.names or source.n_columns, source.index is None) != (
-            first.names or first.n_columns,
-            first.index is None,
-        ):
+        is_same = (source.names, source.n_columns) == (first.names, first.n_columns)
+        if not is_same or (source.index is None) != (first.index is None):
             raise InvalidInputError(
                 f"{source.where} has other columns than {Path(first.where).name}, or another order; write "
                 "all alike, or pass them to Ensemble.from_runs([...]) (--runs) if each is a partition."
@@ -864,18 +855,13 @@ def joined(sources: Sequence[Source], where: str | None = None) -> Source:
             yield first, batch
             first += count_rows(batch)
 
-    def types() -> list[pa.DataType]:
-        """Return text where any of the sources has text."""
-        import pyarrow as pa
-
-        kinds_of_columns = zip(*(source.column_types() or [] for source in sources), strict=True)
-        return [next(filter(pa.types.is_large_string, kinds), kinds[0]) for kinds in kinds_of_columns]
-
     where = where or f"{first.where} and {len(sources) - 1} more"
     lengths = [source.n_rows for source in sources]
     made = Source(where, first.names, first.n_columns, lengths, load, max(s.column_bytes for s in sources))
-    made.types = None if any(source.types is None for source in sources) else types
-    made.is_text, made.of_text, made.is_named = first.is_text, first.of_text, first.is_named
+    made.types = (
+        None if any(source.types is None for source in sources) else lambda: first.column_types() or []
+    )
+    made.is_text, made.is_named = first.is_text, first.is_named
     made.fixed_bytes = max(source.held_bytes for source in sources)
     for name in ("text", "index"):
         if None not in (parts := [getattr(source, name) for source in sources]):
@@ -974,11 +960,9 @@ def open_source(
             )
     source.is_given = role == "labels" and not is_ensemble and not isinstance(held, Source)
     source.may_be_other = source.is_given and choice.columns is None and not are_objects
-    has_usual = usual_id in (source.names or ()) or (
-        usual_id is not None and source.is_named and is_index(source, usual_id)
-    )
-    if has_usual and choice.id is None and source.ids is None:
-        choice = replace(choice, id=usual_id)
+    usual = usual_id if choice.id is None and source.ids is None else None
+    if usual is not None and (usual in (source.names or ()) or (source.is_named and is_index(source, usual))):
+        choice = replace(choice, id=usual)
     return choose(source, choice, with_ids=with_ids)
 
 

@@ -180,7 +180,7 @@ def _read(
         most = None if budget is None else budget // 4
         n_objects, encodings = scan_labels(source, names, known=known, rows=rows, values_budget=most)
         n_clusters, n_labeled, categories = counts_of(encodings)
-        blocks = encode_labels(source, encodings, label_dtype(n_clusters), rows, are_new=known is None)
+        blocks = encode_labels(source, encodings, rows, are_new=known is None)
     is_soft = isinstance(source, SoftSources)
     header = Header(n_objects, names, n_clusters, n_labeled, n_objects, {}, is_soft, source.ids)
     return Content(header, categories, blocks)
@@ -328,11 +328,10 @@ def read_runs(
     n_objects = None if objects is None else objects.n_objects
     for source, name in zip(sources, names, strict=True):
         _, (encoding,) = scan_labels(source, [name])
-        dtype = label_dtype([len(encoding.values)])
-        codes = np.concatenate(list(encode_labels(source, [encoding], dtype, are_new=True)))[:, 0]
+        codes = np.concatenate(list(encode_labels(source, [encoding], are_new=True)))[:, 0]
         if source.ids is not None and objects is not None:
             rows = rows_of_ids(objects, source.ids, f"run {name!r}")
-            codes = codes if rows is None else np.append(codes, dtype.type(MISSING))[rows]
+            codes = codes if rows is None else np.append(codes, codes.dtype.type(MISSING))[rows]
         n_objects = len(codes) if n_objects is None else n_objects
         if len(codes) != n_objects:
             raise InvalidInputError(

@@ -52,7 +52,7 @@ def test_scan_labels__does_not_depend_on_the_blocks(labels, frame, rows):
     for x in (labels, select(frame, columns=NAMES)):
         table = open_source(x, "labels")
         _, encodings = scan_labels(table, NAMES, rows=rows)
-        codes = np.concatenate(list(encode_labels(table, encodings, np.dtype("int8"), rows)))
+        codes = np.concatenate(list(encode_labels(table, encodings, rows)))
         assert np.array_equal(codes, Ensemble.from_labels(x).read(0, N_OBJECTS))
 
 
