@@ -192,7 +192,8 @@ def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     at once.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(partial_name(path.name))
+    owner = f"{machine()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    partial = path.with_name(f".{path.name}.{owner}.partial")
     try:
         with partial.open("wb") as file:
             yield file
@@ -237,11 +238,6 @@ def disk_errors(path: StorePath | Place) -> Iterator[None]:
 
 
 # What killed processes leave
-
-
-def partial_name(name: str) -> str:
-    """Return a hidden name, unique across processes and machines, for what is to become ``name``."""
-    return f".{name}.{machine()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.partial"
 
 
 def is_left(partial: Path) -> bool:

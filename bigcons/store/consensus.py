@@ -255,9 +255,8 @@ class Consensus(stores.Objects):
         if not self.has_placing:
             method = self.parameters.get("method", "its method")
             raise InvalidInputError(
-                f"{self.path} does not have what places new objects, because {method} did not store it; "
-                "solve by another method, such as ConsensusTree (-m tree), or call predict_features of the "
-                "fitted model."
+                f"{self.path} does not have what places new objects, because {method} did not store it; call "
+                "predict_features of the fitted model, or solve by another method, such as ConsensusTree."
             )
         return self._store.read_parts(PLACING, lambda facts, arrays: (facts, arrays))
 

@@ -370,8 +370,6 @@ class RowsWriter:
         """Write the next ``chunk_rows`` rows, fewer at the end."""
         start, header = self._next_row, self.header
         self._next_row += len(block)
-        if self._next_row > header.n_objects:
-            self._refuse(self._next_row)
         number = start // header.chunk_rows
         if self._schema is None:
             self._total += sum(sum(array.write(start, block).values()) for array in self._arrays.values())
@@ -408,7 +406,10 @@ class RowsWriter:
         """Write what belongs to the rows, and the head; raises InvalidInputError unless all were written."""
         header, names = self.header, list(self._arrays)
         if self._next_row != header.n_objects:
-            self._refuse(self._next_row)
+            raise InvalidInputError(
+                f"labels has {self._next_row:,} objects but {header.n_objects:,} were counted in the first "
+                "pass; pass labels that do not change."
+            )
         if header.ids is not None and self._schema is None:
             names += write_ids(self.folder, header.ids, header.n_objects, header.chunk_rows)[1]
         values = [None if known is None else known.tolist() for known in self._categories]
@@ -418,13 +419,6 @@ class RowsWriter:
         files = {f"{prefix}categories.json": data, f"{prefix}generator.npz": generator}
         body = self._body | {"files": write_files(self.folder, files), "digest": digest_text(self._total)}
         write_head(self.folder, KIND, body, names, parquet=self._schema is not None)
-
-    def _refuse(self, n_rows: int) -> None:
-        """Raise InvalidInputError that the rows are not as many as those counted before."""
-        raise InvalidInputError(
-            f"labels has {n_rows:,} objects or more but {self.header.n_objects:,} were counted in the first "
-            "pass; pass labels that do not change."
-        )
 
 
 def _schema_of(header: Header, categories: Categories) -> Any:

@@ -35,15 +35,6 @@ class Assigned(NamedTuple):
     is_far: np.ndarray
     """(n_objects,) bool: whether a row is farther from its centers than 99 % of those they were made of."""
 
-    @property
-    def far_share(self) -> float:
-        """Share of the rows that are far: about 0.01 of rows like those that the centers were made of."""
-        return float(self.is_far.mean())
-
-    def __repr__(self) -> str:
-        n, m = self.labels.shape
-        return f"Assigned({n:,} rows in {m:,} partitions, {self.far_share:.1%} far from the centers)"
-
 
 class Centers(NamedTuple):
     """Sets of centers, and the clusters that partitions make of them.

@@ -161,9 +161,9 @@ class Store:
 
     def read_parts(self, name: str, make: Callable[[dict[str, Any], dict[str, np.ndarray]], Made]) -> Made:
         """Return what ``make`` makes of facts and arrays in a file; raises CorruptStoreError if it cannot."""
-        data = self.read_file(name)
-        with consistent(self.data / name):
-            return make(*unpack(data))
+        content, file = self.read_file(name), self.data / name
+        with decoding(lambda reason: corrupt(file, f"is inconsistent ({reason})")):
+            return make(*unpack(content))
 
 
 def write_files(folder: Place, files: Mapping[str, bytes]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import uuid
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from bigcons import Ensemble
 from bigcons.disk import commit
 from bigcons.disk.commit import new_file
-from bigcons.disk.places import is_left, partial_name, temporary_folder
+from bigcons.disk.files import machine
+from bigcons.disk.places import is_left, temporary_folder
 from bigcons.errors import StoreExistsError
 from tests.support.stores import names_in
 
@@ -27,7 +29,12 @@ def dead():
 
 def owner():
     """Return the tag that the names of this process have."""
-    return partial_name("").removeprefix("..").removesuffix(".partial")
+    return f"{machine()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def partial_name(name):
+    """Return the hidden name of what is to become a file."""
+    return f".{name}.{owner()}.partial"
 
 
 def by(process, name):

@@ -136,8 +136,8 @@ def test_assign__of_new_rows_does_not_depend_on_the_rows_around(make, points):
     made = make(points[:4000])
     found = made.generator.assign(points)
     np.testing.assert_array_equal(found.labels[5000:5100], made.generator.assign(points[5000:5100]).labels)
-    assert found.far_share == pytest.approx(0.01, abs=0.01)
-    assert made.generator.assign(points + 100).far_share == 1.0
+    assert found.is_far.mean() == pytest.approx(0.01, abs=0.01)
+    assert made.generator.assign(points + 100).is_far.all()
 
 
 # Kinds of features
@@ -293,7 +293,7 @@ def test_assign__gives_the_first_rows_their_labels_again(table, tmp_path, scheme
         is_seen = labels >= 0
         np.testing.assert_array_equal(found.labels[is_seen], labels[is_seen])
         assert found.labels.min() == 0
-        assert found.far_share < 0.03
+        assert found.is_far.mean() < 0.03
     assert np.array_equal(held.generator.assign(table.slice(50, 7)).labels, found.labels[50:57])
     assert stored.verify()["ok"]
     assert repr(stored.generator) == repr(held.generator)
