@@ -26,11 +26,6 @@ def test_read__any_range_is_a_slice_of_the_whole(recipe, ends):
     np.testing.assert_array_equal(some_truth, truth[start:stop])
 
 
-def test_read__refuses_rows_outside():
-    with pytest.raises(InvalidInputError, match="not within"):
-        datasets.PlantedLabels(N_ROWS, 5).read(0, N_ROWS + 1)
-
-
 def test_planted_labels__has_the_shares_and_gaps_asked_for():
     recipe = datasets.PlantedLabels(50_000, 20, shares=(0.7, 0.3), missing=0.25, random_state=3)
     labels, truth = recipe.read(0, 50_000)
@@ -48,13 +43,6 @@ def test_planted_labels__without_noise_clusters_and_classes_are_nested():
         met = np.zeros((truth.max() + 1, column.max() + 1), dtype=bool)
         met[truth, column] = True
         assert (met.sum(axis=0) == 1).all() or (met.sum(axis=1) == 1).all()
-
-
-def test_planted_ensemble__is_the_recipe_in_memory():
-    ensemble, truth = datasets.planted_ensemble(3000, 12, random_state=5)
-    labels, planted = datasets.PlantedLabels(3000, 12, random_state=5).read(0, 3000)
-    np.testing.assert_array_equal(ensemble.read(0, 3000), labels)
-    np.testing.assert_array_equal(truth, planted)
 
 
 def test_planted_features__shape_shares_and_seed():

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
-from bigcons import MCLA, Ensemble, Report, plots, select
+from bigcons import MCLA, Ensemble, Report, select
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, UnknownColumnError
@@ -166,15 +166,6 @@ def test_profiles__leave_out_text_that_names_objects_and_refuse_what_does_not_fi
         cluster_profiles(names, labels, memory="5kB")
 
 
-@pytest.mark.parametrize("n_clusters", [1, 4])
-def test_report__draws_the_tree_down_to_the_clusters_of_the_consensus(monkeypatch, n_clusters):
-    drawn = []
-    monkeypatch.setattr(plots, "tree", lambda _, n: drawn.append(n) or plots.memberships(np.eye(2)))
-    ensemble, _ = planted_ensemble(300, 8, missing=0.0, random_state=0)
-    Report(MCLA(n_clusters, random_state=0).fit(ensemble), ensemble=ensemble)
-    assert drawn == [max(n_clusters, 2)]
-
-
 @pytest.mark.parametrize(("share", "is_drawn"), [(0.04, False), (0.3, True)])
 def test_report__draws_the_graph_of_clusters_if_any_overlap(tmp_path, share, is_drawn):
     memberships = np.where(np.arange(60)[:, None] % 3 == np.arange(3), 1 - share, share / 2)
@@ -272,17 +263,6 @@ def test_page__needs_nothing_else_and_escapes_what_others_wrote(page):
     assert all(" scope=" in head for head in re.findall(r"<th[ >][^>]*>?", page))
     levels = [int(level) for level in re.findall(r"<h(\d)", page)]
     assert max(np.diff(levels)) == 1  # none is skipped
-
-
-def test_select__keeps_labels_in_memory_and_stored(tmp_path):
-    rows = [["a", 1, 7], [None, 2, 7], ["b", 1, -1]]
-    ensemble = Ensemble.from_labels(rows, names=["x", "y", "z"], columns=[0, 1, 2])
-    chosen = ensemble.select(["z", 0])
-    assert (chosen.names, np.asarray(chosen).tolist()) == (["z", "x"], [[0, 0], [0, -1], [-1, 1]])
-    assert ensemble.save(tmp_path / "e.zarr").select(["x", "z"]).select([1, 0]).digest() == chosen.digest()
-    for wrong, words in ((["w"], r"no choice \['w'\]"), (["x", 0], "each once")):
-        with pytest.raises(InvalidInputError, match=words):
-            ensemble.select(wrong)
 
 
 def test_ids__come_with_the_least_certain_objects_and_are_compared_with_the_features(tmp_path):

@@ -30,12 +30,6 @@ def test_generator__differs_by_seed_stream_and_index():
     assert len({tuple(draws(*key)) for key in keys}) == len(keys)
 
 
-def test_generator__draws_look_uniform_across_indices():
-    means = [generator(0, "test", block).random(100).mean() for block in range(200)]
-    assert np.mean(means) == pytest.approx(0.5, abs=0.01)
-    assert np.std(means) == pytest.approx(np.sqrt(1 / 12 / 100), rel=0.2)
-
-
 @pytest.mark.parametrize("seed", [0, 7, np.int64(7), 2**70])
 def test_resolve_seed__keeps_whole_numbers(seed):
     assert resolve_seed(seed) == seed

@@ -433,9 +433,9 @@ def make_partitions(
         elif train != "all":
             sample_rows = min(sample_rows, check_int("train", train, at_least=most, or_auto=True))
         budget = beside_processes(memory, PROCESS_BYTES * engine.n_processes)
-        shape = data, scheme, sample_rows, budget, engine
-        pool_rows, n_tasks, block_rows = make_plan(*shape, in_memory=out is None)
-        subset = scheme.pool(pool_rows)
+        subset = scheme.pool(sample_rows)
+        shape = data, scheme, sample_rows, int(subset.size(data.n_objects)), budget, engine
+        n_tasks, block_rows = make_plan(*shape, in_memory=out is None)
         scaling, rows = training.measure(data, subset if finished is None else None, standardize=standardize)
         encoding = replace(data.encoding, scaling=scaling)
         facts = {
@@ -469,7 +469,7 @@ def make_partitions(
             return finished
         # gaps, and what varies of categories, were not known before all was read
         if len(scaling.gaps) or not data.encoding.is_plain:
-            _, n_tasks, block_rows = make_plan(*shape, len(scaling.gaps), in_memory=out is None)
+            n_tasks, block_rows = make_plan(*shape, len(scaling.gaps), in_memory=out is None)
         run = None if output is None else stack.enter_context(open_workspace(output, engine, 0))[1]
         if run is not None:
             run.load()  # refuses a run of other parameters
@@ -547,15 +547,16 @@ def make_plan(
     data: Features,
     scheme: Scheme,
     sample_rows: int,
+    pool_rows: int,
     budget: DataBudget,
     engine: Engine,
     n_gaps: int = 0,
     *,
     in_memory: bool,
-) -> tuple[int, int, int]:
-    """Return the rows of the pool, the sets that may be trained, and the rows that may be labeled, at a time.
+) -> tuple[int, int]:
+    """Return the sets that may be trained, and the rows that may be labeled, at a time.
 
-    The first is independent of the budget, and labels are of all. Raises MemoryBudgetError.
+    Labels are independent of these. Raises MemoryBudgetError.
 
     All columns count, because it is not known yet which vary, and ``n_gaps`` more that tell what is missing.
     Of sparse rows the values that are stored do. Held are the pool, once more while it is scaled, and the
@@ -563,7 +564,6 @@ def make_plan(
     """
     width, n_features = data.row_values + n_gaps, data.n_features + n_gaps
     read_values, value_bytes = min(data.chunk_rows, data.n_objects) * width, data.dtype.itemsize
-    pool_rows = training.choose_pool_rows(sample_rows, data.n_objects, scheme.sample)
     pool, unscaled = pool_rows * (4 * width + 8), pool_rows * width * value_bytes
     sets, k, p = scheme.sets(), scheme.ranges[0][1], training.n_landmarks(sample_rows, n_features)
     n_centers = sum(p if scheme.is_by_landmarks(partitions[0]) else k for partitions in sets)
@@ -594,5 +594,4 @@ def make_plan(
         block_rows //= 2
     of_thread = max(task, block_rows * row_bytes // engine.in_flight)
     engine.check_limits(scheme.name, PROCESS_BYTES + pool + centers, of_thread)
-    n_tasks = int((left - held) // task)
-    return pool_rows, n_tasks, block_rows
+    return int((left - held) // task), block_rows

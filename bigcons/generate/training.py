@@ -98,7 +98,9 @@ class Scheme:
         if self.repetition is not None:
             n_seen = self.repetition * n_objects // self.n_partitions
         if self.n_clusters == "split":
-            ranges = (split_range(n_seen),) * 2
+            # the rule of Aidos and Fred's DID paper; rounding up and ending at the objects are ours
+            low = math.ceil(max(math.sqrt(n_seen) / 2, n_seen / 50))
+            ranges = ((min(low, n_seen), min(low + 20, n_seen)),) * 2
         elif self.n_clusters is not None:
             ranges = (check_range(self.n_clusters),) * 2
         if limit or self.n_clusters is None:
@@ -128,8 +130,9 @@ class Scheme:
         stream = f"generate.{self.name}.subset"
         return Subset(self.n_objects, self.sample, self.segment_rows, self.seed, stream, u, deal)
 
-    def pool(self, n_rows: int) -> Subset:
-        """Return the objects from which samples of so many are drawn in all."""
+    def pool(self, sample_rows: int) -> Subset:
+        """Return the objects from which samples of so many are drawn: two, and enough for each partition."""
+        n_rows = min(self.n_objects, math.ceil(sample_rows * max(2.0, 1.1 / self.sample)))
         share = n_rows / self.n_objects
         return Subset(self.n_objects, share, self.segment_rows, self.seed, f"generate.{self.name}.pool", 0)
 
@@ -193,16 +196,6 @@ def check_range(n_clusters: Any) -> tuple[int, int]:
         "included, or, of k-means, 'split'.",
         parameter="n_clusters",
     )
-
-
-def split_range(n_seen: int) -> tuple[int, int]:
-    """Return ``(kmin, kmin + 20)`` with ``kmin = max(sqrt(n) / 2, n / 50)`` for ``n_seen`` objects.
-
-    The rule of Aidos and Fred's DID paper. Rounding ``kmin`` up and limiting both ends to the number of
-    objects are ours.
-    """
-    low = math.ceil(max(math.sqrt(n_seen) / 2, n_seen / 50))
-    return min(low, n_seen), min(low + 20, n_seen)
 
 
 @dataclass(frozen=True)
@@ -397,11 +390,6 @@ def choose_sample_rows(n_clusters: int, n_features: int) -> int:
     256 or more per cluster, so that estimating the centers costs about 0.4 % of the inertia.
     """
     return max(256 * n_clusters, min(40_000, (1 << 22) // n_features))
-
-
-def choose_pool_rows(sample_rows: int, n_objects: int, share: float) -> int:
-    """Return the size of the pool: that of two samples, and enough for a sample of a ``share`` of it."""
-    return min(n_objects, math.ceil(sample_rows * max(2.0, 1.1 / share)))
 
 
 def n_landmarks(n_objects: int, n_features: int) -> int:

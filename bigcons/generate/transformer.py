@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bigcons.generate.training import (
     ClusterCount,
     Scheme,
-    choose_pool_rows,
     choose_sample_rows,
     measure,
     train_centers,
@@ -102,7 +101,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         data = self._open(X, ensure_min_samples=2)
         scheme = scheme.of_objects(data.n_objects, data.chunk_rows, limit=True)
         sample_rows = choose_sample_rows(scheme.ranges[0][1], data.n_features)
-        subset = scheme.pool(choose_pool_rows(sample_rows, data.n_objects, sample))
+        subset = scheme.pool(sample_rows)
         self._scaling, rows = measure(data, subset, standardize=self.standardize)
         encoding = replace(data.encoding, scaling=self._scaling)
         with open_engine(self.client) as engine:

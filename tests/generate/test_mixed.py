@@ -240,16 +240,6 @@ def test_landmarks__follow_curved_shapes_that_k_means_cuts(shape):
     assert scores["kmeans"] < 0.9
 
 
-def test_landmarks__share_three_sets():
-    points = np.random.default_rng(0).normal(size=(300, 2))
-    made = landmarks(points, n_partitions=11, random_state=0).generator.centers
-    assert len(made.offsets) - 1 == 3
-    assert made.sets.tolist() == [u % 3 for u in range(11)]
-    assert np.diff(made.offsets).tolist() == [100, 100, 100]
-    two = landmarks(points, n_partitions=2, random_state=0).generator.centers
-    np.testing.assert_array_equal(two.packed[: 2 * 100], made.packed[: 2 * 100])
-
-
 # What labels new rows
 
 N_ROWS = 81_000  # half of which are more than a sample

@@ -159,22 +159,6 @@ def test_mixed__rejects_a_concurrent_call(wide, out, caplog):
     assert "resume" not in caplog.text
 
 
-def test_mixed__that_cannot_write_keeps_what_is_finished(wide, expected, out, monkeypatch):
-    save = Snapshots.save
-
-    def full(self, arrays, facts):
-        if self.folder.name == "centers-2":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        save(self, arrays, facts)
-
-    monkeypatch.setattr(Snapshots, "save", full)
-    with pytest.raises(OSError, match="No space left"):
-        mixed(wide, out=out, client="serial", **HOW)
-    monkeypatch.undo()
-    assert parts(Path(f"{out}.partial")) == ["centers-0", "centers-1"]
-    np.testing.assert_array_equal(mixed(wide, out=out, **HOW), expected)
-
-
 CHILD = """
 import sys
 from bigcons import generate

@@ -7,17 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from scipy.cluster import hierarchy
 from sklearn.datasets import make_blobs
-from sklearn.metrics import adjusted_rand_score
 
 from bigcons import Consensus, Ensemble, datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.generate.diverse import (
     CLUSTERERS,
-    LINKAGES,
     SETS,
-    after_merges,
     correlation,
     cosine,
     euclidean,
@@ -128,15 +124,6 @@ def test_mask_labels__deletes_exactly_the_share(share, n):
     assert (spoiled < 0).sum() == round(share * 3 * n)
 
 
-def test_mask_labels__keeps_the_others_and_deletes_anywhere(labels):
-    spoiled = delete(labels)
-    kept = spoiled >= 0
-    np.testing.assert_array_equal(spoiled[kept], labels[kept])
-    np.testing.assert_allclose(kept.mean(axis=0), 0.7, atol=0.03)
-    # uniform over all entries: how many labels an object keeps is binomial up to the fixed total
-    assert kept.sum(axis=1).var() == pytest.approx(7 * 0.3 * 0.7, rel=0.1)
-
-
 def test_mask_labels__keeps_names_and_values():
     rows = [["a", 10], ["b", 10], ["a", 30], ["c", 20]] * 50
     ensemble = Ensemble.from_labels(rows, names=["letters", "tens"], columns=[0, 1])
@@ -144,12 +131,6 @@ def test_mask_labels__keeps_names_and_values():
     assert spoiled.names == ["letters", "tens"]
     for found, row in zip(values_of(spoiled), rows, strict=True):
         assert all(value in (None, original) for value, original in zip(found, row, strict=True))
-
-
-def test_mask_labels__the_same_however_stored(labels, tmp_path):
-    Ensemble.from_labels(labels).save(tmp_path / "whole.zarr", chunk_rows=1500)
-    np.testing.assert_array_equal(delete(tmp_path / "whole.zarr"), delete(labels))
-    assert not np.array_equal(delete(labels, random_state=1), delete(labels))
 
 
 @pytest.mark.parametrize(
@@ -174,19 +155,6 @@ def test_noisy_copies__change_no_more_labels_than_the_share(noise, n):
     truth = np.arange(n) % 5
     for column in copies(truth, noise=noise, n_partitions=2).T:
         assert (1 - matching_accuracy(truth, column)) * n <= round(noise * n) + 1e-6
-
-
-@pytest.mark.parametrize("noise", [0.25, 0.5])
-def test_noisy_copies__noise_is_uniform_over_all_clusters(noise):
-    truth = np.repeat(range(10), 900)
-    for column in copies(truth, noise=noise, n_partitions=4).T:
-        table = np.zeros((10, 10))
-        np.add.at(table, (truth, column), 1)
-        usual = table.max(axis=1)
-        # a tenth of the replaced labels become what they were
-        assert usual.sum() / 9000 == pytest.approx(1 - noise * 0.9, abs=0.02)
-        others = table[table < usual[:, None]] / 900
-        np.testing.assert_allclose(others, noise / 10, atol=0.04)
 
 
 def test_noisy_copies__take_any_labels_and_keep_gaps():
@@ -241,18 +209,6 @@ def test_diverse__does_not_depend_on_memory_or_the_other_algorithms(blobs):
     np.testing.assert_array_equal(alone["kmeans-3"], expected["kmeans-3"])
     assert not np.array_equal(diverse_of(blobs[0], algorithms="random", random_state=1)["random-5"],
                               diverse_of(blobs[0], algorithms="random")["random-5"])  # fmt: skip
-
-
-@given(st.sampled_from(LINKAGES), st.integers(3, 25), st.integers(0, 20), st.data())
-def test_after_merges__has_so_many_clusters_and_is_scipys_cut(method, n, seed, data):
-    points = np.random.default_rng(seed).normal(size=(n, 2))
-    k = data.draw(st.integers(1, n))
-    tree = hierarchy.linkage(points, method)
-    labels = after_merges(tree, n, k)
-    assert sorted(np.unique(labels)) == list(range(k))
-    if method != "centroid":  # whose heights may fall, so that a cut by height is another thing
-        expected = hierarchy.fcluster(tree, k, "maxclust")
-        assert adjusted_rand_score(labels, expected) == pytest.approx(1)
 
 
 def test_similarities__are_their_formulas():

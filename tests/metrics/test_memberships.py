@@ -73,15 +73,6 @@ def test_centroids__drop_small_memberships_as_overlaps_do():
     np.testing.assert_array_equal(cluster_centroids(features, rows, 0.95), [[0.0], [np.nan]])
 
 
-def test_overlap__blocks_and_engines():
-    rows = memberships(80, 3)
-    expected = cluster_overlap(rows, 0.2)
-    rows = np.tile(rows, (10_000, 1))  # two blocks
-    found = [cluster_overlap(rows, 0.2, client=client) for client in ("serial", "threads")]
-    np.testing.assert_array_equal(*found)
-    np.testing.assert_allclose(found[0], expected, atol=1e-12)
-
-
 def test_both__leave_out_objects_without_a_label(tmp_path):
     rows, features = memberships(50, 3).astype(np.float32), np.random.default_rng(0).normal(size=(50, 2))
     labels = rows.argmax(axis=1)
