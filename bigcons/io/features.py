@@ -385,8 +385,8 @@ def open_features(
     column (usually 2.5 MB each), 64 MB of CSV; an Arrow stream is kept in memory.
 
     Raises StoreNotFoundError for a path that does not exist, and InvalidInputError for types that are no
-    features, and for columns that look like ids, because all values in the first 65,536 rows, of 200 or more,
-    are different whole numbers or texts, unless ``columns`` names the features. Missing and infinite values
+    features, and for columns that look like ids, because all values in the first rows, of 200 or more, are
+    different whole numbers or texts, unless ``columns`` names the features. Missing and infinite values
     raise InvalidInputError, with row and column, when they are read, but missing ones in `bigcons.generate`,
     which fills them.
     """
@@ -546,10 +546,10 @@ class Features:
                 like_ids.append(codes[c].name)
         if like_ids:
             name = like_ids[0]
-            remedy = f"pass id={name!r} (--id {name}) if it names the rows, " if self.ids is None else ""
             raise InvalidInputError(
                 f"{self.where} has another whole number or text in every row of column {shown(like_ids)}; "
-                f"{remedy}leave it out with drop= (--drop), or name all features in columns= (--columns)."
+                f"pass id={name!r} (--id {name}), leave it out (drop=, --drop), or name all features in "
+                "columns= (--columns)."
             )
 
     def __repr__(self) -> str:

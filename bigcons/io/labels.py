@@ -120,15 +120,14 @@ class Encoding:
     def _labels_of_texts(self) -> list[Any]:
         """Return the label of each text, None where it is missing: numbers if all in a file are numbers."""
         labels: list[Any] = list(self._texts.values())
-        numbers: list[Any] = [None if label is None else number_of(label) for label in labels]
-        are_numbers = all(
-            label is None or number is not None for label, number in zip(labels, numbers, strict=True)
-        )
-        if not self._may_be_numbers or not are_numbers:
+        numbers: dict[str, Any] = {label: number_of(label) for label in labels if label is not None}
+        if not self._may_be_numbers or None in numbers.values():
             return labels
-        _whole(np.array([number for number in numbers if isinstance(number, float)], float), self.name)
-        _whole(np.array([int(number) for number in numbers if number is not None], object), self.name)
-        return [None if number is None else int(number) for number in numbers]
+        _whole(
+            np.array([number for number in numbers.values() if isinstance(number, float)], float), self.name
+        )
+        _whole(np.array([int(number) for number in numbers.values()], object), self.name)
+        return [None if label is None else int(numbers[label]) for label in labels]
 
     def encode(self, raw: Any) -> np.ndarray:
         """Return the codes ``(n_rows,)`` of a column, -1 for missing and unknown labels."""
@@ -319,17 +318,14 @@ def refuse_no_objects(
         what = "a symmetric matrix that tells which objects belong together: then pass its partitions"
     elif may_be_long and n_columns == 3 and n_rows >= 200:
         for thing, voter in ((0, 1), (0, 2), (1, 2)):
-            pairs = codes[:, [thing, voter]].astype(np.int64)
-            n_pairs = len(np.unique(pairs[:, 0] * (int(pairs[:, 1].max()) + 1) + pairs[:, 1]))
+            pairs = codes[:, [thing, voter]]
+            n_pairs = len(np.unique(pairs, axis=0))
             n_here = min(len(np.unique(column)) for column in pairs.T)
             n_values = max(len(encodings[c].values) for c in (thing, voter))
             is_long = pairs.min() >= 0 and n_pairs == n_rows and 2 * n_here <= n_rows
             if is_long and 2 * n_values <= encodings[thing].n_labeled:
-                what = (
-                    f"a long table, whose rows have different {encodings[thing].name!r} and "
-                    f"{encodings[voter].name!r}: then pass it to Ensemble.from_long(table, object=..., "
-                    "partition=..., label=...) (bigcons import --long)"
-                )
+                what = f"a long table, of {encodings[thing].name!r} and {encodings[voter].name!r}: then pass "
+                what += "it to Ensemble.from_long (bigcons import --long)"
     if what:
         raise InvalidInputError(
             f"{where} may be {what}; or name the columns (columns=, --columns) if each is a partition."

@@ -170,7 +170,11 @@ def _read(
         rows = min(rows, BLOCK_ROWS)
         names, n_objects, n_clusters = source.names, source.n_objects, source.n_clusters
         check_distinct(names, beside)
-        n_labeled = source.count_labeled(rows=rows, may_be_empty=may_be_empty)
+        n_labeled = np.zeros(len(names), np.int64)
+        for block in source.blocks(rows):
+            n_labeled += np.count_nonzero(observed(block, source.offsets), axis=0)
+        if not may_be_empty and not n_labeled.all():
+            raise EmptyPartitionError(names[int(np.argmin(n_labeled))])
         categories, blocks = [None] * len(names), source.blocks(rows)
     else:
         rows = BLOCK_ROWS if budget is None else rows_per_read(source, budget)
@@ -448,12 +452,12 @@ def read_long(
         n_most = source.n_rows or n_rows
         # a vote takes 100 bytes while it is read and sorted, with a margin
         DataBudget(budget).check(100 * n_most, f"{n_most:,} rows or more of {where}", "give fewer")
-    keys = [joined_ids(parts[c], names[c], where, is_text=source.is_text) for c in range(2)]
-    objects, partitions = (one.take(pc.array_sort_indices(one)) for one in (key.unique() for key in keys))
-    of_object, of_partition = (
-        pc.index_in(key, value_set=values).to_numpy()
-        for key, values in zip(keys, (objects, partitions), strict=True)
-    )
+    values, numbers = [], []
+    for c in range(2):
+        key = joined_ids(parts[c], names[c], where, is_text=source.is_text)
+        values.append(key.unique().take(pc.array_sort_indices(key.unique())))
+        numbers.append(pc.index_in(key, value_set=values[c]).to_numpy())
+    (objects, partitions), (of_object, of_partition) = values, numbers
     titles = [str(value) for value in partitions.to_pylist()]
     check_distinct(titles)
     is_array = isinstance(parts[2][0], np.ndarray)
@@ -568,18 +572,6 @@ class SoftSources:
                     )
                 memberships[:, first:last] = values / np.where(missing, 1.0, sums)[:, None]
             yield memberships
-
-    def count_labeled(self, *, rows: int = 4096, may_be_empty: bool = False) -> np.ndarray:
-        """Read everything once and return how many objects each partition labels, ``(M,)`` int64.
-
-        Raises EmptyPartitionError for a partition that labels none, unless it ``may_be_empty``.
-        """
-        n_labeled = np.zeros(len(self.names), np.int64)
-        for block in self.blocks(rows):
-            n_labeled += np.count_nonzero(observed(block, self.offsets), axis=0)
-        if not may_be_empty and not n_labeled.all():
-            raise EmptyPartitionError(self.names[int(np.argmin(n_labeled))])
-        return n_labeled
 
 
 def _numbers(batch: Rows) -> np.ndarray:
