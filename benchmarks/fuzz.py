@@ -52,7 +52,7 @@ import numpy as np
 from bigcons import METHODS, Consensus, Ensemble, PairTable
 from bigcons.coassociation import sample
 from bigcons.datasets import planted_ensemble
-from bigcons.disk.checkpoint import SEAL_BYTES, FileBlocks, Snapshots, key_of
+from bigcons.disk.checkpoint import SEAL_BYTES, FileBlocks, Snapshots
 from bigcons.disk.commit import read_head
 from bigcons.errors import BigconsError
 from bigcons.io.features import open_features
@@ -230,11 +230,13 @@ def mutate_checkpoint(folder: Path, rng: np.random.Generator) -> str:
     if files and rng.random() < 0.4:
         file = files[int(rng.integers(len(files)))]
         rows = mutate_bytes(file.read_bytes()[:-SEAL_BYTES], rng)
-        run = key_of(json.loads(_members(snapshot)["facts"].tobytes())["fingerprint"])
+        fingerprint = json.loads(_members(snapshot)["facts"].tobytes())["fingerprint"]
         seal = bytes(SEAL_BYTES)  # of numbers that are not finite it stays broken
         if np.isfinite(np.frombuffer(rows[: len(rows) // 4 * 4], np.float32)).all():
             generation, number = (int(part.partition("-")[2]) for part in file.parts[-2:])
-            seal = FileBlocks(folder, 1, run=run)._seal(generation, Block(number, 0, 0), rows)
+            seal = FileBlocks(folder, 1, run=Snapshots(folder, fingerprint).run)._seal(
+                generation, Block(number, 0, 0), rows
+            )
         file.write_bytes(rows + seal)
         return str(file.relative_to(folder))
     if rng.random() < 0.3:
