@@ -161,8 +161,8 @@ class TrustSums(NamedTuple):
         """Return the tables of clusters and of partitions of `trust`."""
         offsets, K = ensemble.offsets, self.sizes.size
         of_partition = np.add.reduceat(self.table, offsets[:-1], axis=1)
-        known, assigned, shared = self.agreed
-        jaccard = contingency.ratio(shared, known + assigned - shared, 0.0)
+        n_known, n_assigned, n_shared = self.agreed
+        jaccard = contingency.ratio(n_shared, n_known + n_assigned - n_shared, 0.0)
         pairs = []  # of two clusters: a pair counts once for each partition that joins, or labels, both
         for counts in (self.table.astype(np.float64), of_partition.astype(np.float64)):
             products = np.einsum("kb,lb->kl", counts, counts)  # not BLAS, whose sums depend on its threads
@@ -177,7 +177,7 @@ class TrustSums(NamedTuple):
             "cluster": self.values,
             "size": self.sizes,
             "confidence": self.confidence / self.sizes,
-            "stability": contingency.ratio(jaccard.sum(axis=0), (known > 0).sum(axis=0)),
+            "stability": contingency.ratio(jaccard.sum(axis=0), (n_known > 0).sum(axis=0)),
             "cohesion": cohesion,
             "tightness": cohesion - contingency.ratio(joined[apart].sum(), seen[apart].sum()),
             "separation": np.where(has_other, cohesion - closest, np.nan),
@@ -281,9 +281,9 @@ class Evidence:
             _, _, rows, stats = placement.place(labels, clusters, stays=True)
             confidence = stats["confidence"]
             if stated is not None:
-                factor, found = support_factor(placement.support), two_largest(stated[:, values], clusters)
-                rows, labeled = trust_rows(clusters, *found, factor), clusters >= 0
-                confidence = np.bincount(clusters[labeled], found[0][labeled], values.size) * factor
+                factor, largest = support_factor(placement.support), two_largest(stated[:, values], clusters)
+                rows, labeled = trust_rows(clusters, *largest, factor), clusters >= 0
+                confidence = np.bincount(clusters[labeled], largest[0][labeled], values.size) * factor
             second = rows["second_labels"]
             rows["second_labels"] = np.where(second >= 0, values[second], -1)
             return use(block, rows), confidence, stats["agreed"]

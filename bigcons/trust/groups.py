@@ -118,11 +118,11 @@ class Tree(NamedTuple):
         Clusters are numbered by their first groups.
         """
         G = len(self.sides) + 1
-        found, first = np.arange(G), np.arange(2 * G - 1)
+        clusters, first = np.arange(G), np.arange(2 * G - 1)
         for node, sides in enumerate(self.sides[: max(G - n_clusters, 0)], G):
             first[node], other = sorted(first[sides])
-            found[found == other] = first[node]
-        return np.unique(found, return_inverse=True)[1]
+            clusters[clusters == other] = first[node]
+        return np.unique(clusters, return_inverse=True)[1]
 
     def cut_large(self, n_clusters: int, sizes: np.ndarray, least: int = FEWEST_OBJECTS) -> np.ndarray:
         """Return the clusters (G,) where ``n_clusters`` have at least so many objects of groups' ``sizes``.
@@ -267,8 +267,8 @@ class Sample:
         have in common with centers, and then E g^2 for E base clusters of a group; all base clusters then
         count as equally reliable.
         """
-        known = self.tables(n_groups, at_any_scale=at_any_scale)
-        return Groups(*known, *merge_groups(*known[2:]))
+        tables = self.tables(n_groups, at_any_scale=at_any_scale)
+        return Groups(*tables, *merge_groups(*tables[2:]))
 
     def divided(self, n_clusters: int) -> Cut | None:
         """Return ``n_clusters`` by k-means of the objects in as many leading vectors of the embedding.
@@ -289,9 +289,9 @@ class Sample:
         with one_thread(user_api="blas"):
             counted = np.ones(len(rows))
             centers, _ = move_centers(centers, lambda at: assign(rows, counted, at)[1], ROUNDS, 0.0)
-            found, _ = assign(rows, counted, centers)
+            assigned, _ = assign(rows, counted, centers)
         of_objects = np.full(self._labeled.size, -1)
-        of_objects[self._labeled] = np.unique(found, return_inverse=True)[1]
+        of_objects[self._labeled] = np.unique(assigned, return_inverse=True)[1]
         T, sizes = counts_of(self.labels, self.offsets, of_objects, int(of_objects.max()) + 1)
         if sizes.min() < FEWEST_OBJECTS:
             return None
@@ -301,10 +301,10 @@ class Sample:
         self, n_groups: int, *, at_any_scale: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return `Groups` without trees: groups, sizes, table, offsets, weights and reliabilities."""
-        found, labeled = np.full(self._labeled.size, -1), self._labeled
+        groups, labeled = np.full(self._labeled.size, -1), self._labeled
         with one_thread(user_api="blas"):
             if at_any_scale and not by_spectrum(len(self.labels), self.offsets[-1], n_groups):
-                found[labeled] = nearest_centers(self._incidence, self.offsets, self._by_column, n_groups)
+                groups[labeled] = nearest_centers(self._incidence, self.offsets, self._by_column, n_groups)
                 reliable = np.ones(self.offsets[-1])
             else:
                 if self._reliable is None:
@@ -312,11 +312,11 @@ class Sample:
                 if self._most < n_groups:
                     gains = self._by_column * self._reliable
                     self._most, self._vectors = n_groups, spectrum(self._incidence, gains, n_groups)[1]
-                reliable, found[labeled] = self._reliable, nearest_pivots(self._vectors[:, :n_groups])
-                found = most_probable(self.labels, self.offsets, self.counts, found)
-        found[labeled] = np.unique(found[labeled], return_inverse=True)[1]
-        T, sizes = counts_of(self.labels, self.offsets, found, int(found.max()) + 1)
-        return found, sizes.astype(np.int64), T.T.copy(), self.offsets, self.counts, reliable
+                reliable, groups[labeled] = self._reliable, nearest_pivots(self._vectors[:, :n_groups])
+                groups = most_probable(self.labels, self.offsets, self.counts, groups)
+        groups[labeled] = np.unique(groups[labeled], return_inverse=True)[1]
+        T, sizes = counts_of(self.labels, self.offsets, groups, int(groups.max()) + 1)
+        return groups, sizes.astype(np.int64), T.T.copy(), self.offsets, self.counts, reliable
 
 
 def of_partitions(is_own: np.ndarray, offsets: np.ndarray, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -326,8 +326,8 @@ def of_partitions(is_own: np.ndarray, offsets: np.ndarray, *arrays: np.ndarray) 
     """
     sizes = np.diff(offsets)
     columns = {True: np.repeat(is_own, sizes), False: is_own}
-    own = (np.ascontiguousarray(of[..., columns[of.dtype.kind == "f"]]) for of in arrays)
-    return np.concatenate([[0], np.cumsum(sizes[is_own])]), *own
+    chosen = (np.ascontiguousarray(of[..., columns[of.dtype.kind == "f"]]) for of in arrays)
+    return np.concatenate([[0], np.cumsum(sizes[is_own])]), *chosen
 
 
 def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
@@ -369,11 +369,11 @@ def most_probable(
     for error in ERROR_RATES:
         chance = error / np.repeat(widths, widths)[:, None]
         erring = np.log((1.0 - error) * np.exp(rates) + chance) * by_column
-        found = incidence @ erring
+        evidence = incidence @ erring
         if left_out:  # of a part of an object, that part
-            own = np.log((1.0 - error) * np.exp(own_rates) + chance) * by_column
-            found[at] += np.bincount(rows, squares * np.take(own - erring, cells), groups.size)
-        np.maximum(scores, found, out=scores)
+            left = np.log((1.0 - error) * np.exp(own_rates) + chance) * by_column
+            evidence[at] += np.bincount(rows, squares * np.take(left - erring, cells), groups.size)
+        np.maximum(scores, evidence, out=scores)
     scores += np.log(sizes + 1.0)
     if left_out:
         scores[at] += np.log(sizes / (sizes + 1.0))[groups]
@@ -487,10 +487,10 @@ def merge_groups(
         rule = TREES.index(name)
         costs = pair_costs(rule, table, offsets, counts, gains)
         sides, heights = np.empty((G - 1, 2), np.int64), np.zeros(G)
-        known = np.isfinite(costs)
-        unknown = float(costs[known].mean()) if known.any() else 0.0
-        all_costs = np.where(np.isnan(costs), unknown, costs)
-        agglomerate(rule, table.copy(), offsets, counts, gains, all_costs, unknown, sides, heights[1:])
+        seen_together = np.isfinite(costs)
+        cost_unseen = float(costs[seen_together].mean()) if seen_together.any() else 0.0
+        all_costs = np.where(np.isnan(costs), cost_unseen, costs)
+        agglomerate(rule, table.copy(), offsets, counts, gains, all_costs, cost_unseen, sides, heights[1:])
         trees[name] = Tree(sides, np.maximum.accumulate(heights))
     return trees, costs
 

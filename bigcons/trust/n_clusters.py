@@ -224,14 +224,14 @@ def consensus_tree(
     seed = resolve_seed(random_state)
     with open_engine(client) as engine:
         data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
-        found = search(data, engine, seed, weights=weights, memory=memory, purpose="the tree of clusters")
-        made = tree_of(found, data.n_objects, grouping.TREES if tree is None else (tree,))
+        searched = search(data, engine, seed, weights=weights, memory=memory, purpose="the tree of clusters")
+        of_clusters = tree_of(searched, data.n_objects, grouping.TREES if tree is None else (tree,))
         p_values = None
         if features is not None:
             observed, drawn = null_reference(data, features, n_draws, engine, seed)
-            p_values = p_values_of(observed, drawn, len(made.merges))[::-1].copy()
-    placer = partial(place_all, data, Weights.given(weights, data.offsets), found)
-    return replace(made, p_values=p_values, placer=placer)
+            p_values = p_values_of(observed, drawn, len(of_clusters.merges))[::-1].copy()
+    placer = partial(place_all, data, Weights.given(weights, data.offsets), searched)
+    return replace(of_clusters, p_values=p_values, placer=placer)
 
 
 class Search(NamedTuple):
@@ -291,9 +291,9 @@ def search(
         return sample
 
     n_groups = max(grouping.FIRST_GROUPS, 2 * (most or 0))
-    found = search_sample(sample_for, ensemble.n_objects, n_groups, least, most)
-    logger.info("%r", found.choice)
-    return found._replace(rows=rows)
+    searched = search_sample(sample_for, ensemble.n_objects, n_groups, least, most)
+    logger.info("%r", searched.choice)
+    return searched._replace(rows=rows)
 
 
 def search_sample(
@@ -333,21 +333,22 @@ def search_sample(
             break
         is_full, n_groups = cheap < 2 * n_groups, min(2 * n_groups, cheap)
     halves = Halves.of(groups, sample.labels)
-    told = min(n_found, max(n_groups // 2, 1))  # two groups for each cluster, or no more different objects
-    is_told = of_level <= told
+    # two groups for each cluster, or no more different objects
+    most_told = min(n_found, max(n_groups // 2, 1))
+    is_told = of_level <= most_told
     half_way = HALF_WAY if most is None else np.inf
-    choice = choice_of_tree(halves, of_level[is_told], lives[is_told], least, most or told, half_way)
+    choice = choice_of_tree(halves, of_level[is_told], lives[is_told], least, most or most_told, half_way)
     return Search(sample, groups, halves, choice, np.arange(len(sample.given)))
 
 
-def tree_of(found: Search, n_objects: int, trees: Sequence[str] = grouping.TREES) -> ClusterTree:
+def tree_of(searched: Search, n_objects: int, trees: Sequence[str] = grouping.TREES) -> ClusterTree:
     """Return the tree of a search, of ``trees`` the one that the criterion takes at its number."""
-    groups, choice = found.groups, found.choice
+    groups, choice = searched.groups, searched.choice
     name = groups.cut(max(choice.n_clusters, 2), least_objects(groups.sizes), trees).tree
     sides, heights = groups.trees[name]
     G = len(heights)
     merges = np.column_stack([sides, heights[1:], node_sums(sides, np.ones(G))[G:]])
-    return ClusterTree(name, merges, groups.sizes, *found.halves.support(name), choice, n_objects)
+    return ClusterTree(name, merges, groups.sizes, *searched.halves.support(name), choice, n_objects)
 
 
 def choice_of_tree(
@@ -363,9 +364,9 @@ def choice_of_tree(
     heights, shared = groups.trees[distinctness].heights[::-1], groups.mutual_information(average)
     by_level, by_average = halves.agreement((distinctness, average), max(most, lives.size))
     quality = np.nan_to_num(by_average, nan=1.0)[:most] * shared[np.minimum(np.arange(most), shared.size - 1)]
-    known = np.where(of_level == 1, 1.0, by_level[: lives.size])
+    agreed = np.where(of_level == 1, 1.0, by_level[: lives.size])
     lifetime = np.bincount(of_level, lives, minlength=most + 1)
-    reproduced = np.bincount(of_level, lives * known, minlength=most + 1)
+    reproduced = np.bincount(of_level, lives * agreed, minlength=most + 1)
     lifetime[1] += halves.lifetime_of_one()
     reproduced[1] = lifetime[1]
     agreement = np.concatenate([[np.nan], by_level])[: lifetime.size]
@@ -381,17 +382,17 @@ def choice_of_tree(
     best = ranked[ranked > 1].tolist()
     if least == 1 and (evidence(table)[1:] <= lifetime[1]).all():
         best.insert(int(bool(best) and agreement[best[0]] >= half_way), 1)
-    told = best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1])
-    return NClustersChoice(*told, n_sampled=int(groups.sizes.sum()))
+    chosen = best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1])
+    return NClustersChoice(*chosen, n_sampled=int(groups.sizes.sum()))
 
 
 def place_all(
-    ensemble: Ensemble, weights: Weights | None, found: Search, clusters: np.ndarray, client: object
+    ensemble: Ensemble, weights: Weights | None, searched: Search, clusters: np.ndarray, client: object
 ) -> np.ndarray:
     """Return the clusters (n_objects,) int32 of all objects, given those of the leaves (G,) of a cut."""
     n, K, offsets = ensemble.n_objects, int(clusters.max()) + 1, ensemble.offsets
-    sample = found.sample.given
-    of_sample = np.append(clusters, -1)[found.groups.groups]
+    sample = searched.sample.given
+    of_sample = np.append(clusters, -1)[searched.groups.groups]
     counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
     of_sample = grouping.most_probable(sample, offsets, counts, of_sample, left_out=True).astype(np.int32)
     T, sizes = counts_of(sample, offsets, of_sample, K, weights)

@@ -35,13 +35,13 @@ class ClusterSupport(NamedTuple):
     @classmethod
     def of_table(cls, clusters: pa.Table, values: np.ndarray) -> ClusterSupport:
         """Return that of the clusters with these ascending labels (K,), by the table of `Trust`."""
-        found = cls.unknown(values.size)
+        known = cls.unknown(values.size)
         names = ("cluster", "nearest", "support", "division")
         labels, nearest, support, division = (clusters[name].to_numpy() for name in names)
         at, others = np.searchsorted(values, labels), np.searchsorted(values, nearest)
-        found.clusters[at] = support
-        found.divisions[at[nearest >= 0], others[nearest >= 0]] = division[nearest >= 0]
-        return found
+        known.clusters[at] = support
+        known.divisions[at[nearest >= 0], others[nearest >= 0]] = division[nearest >= 0]
+        return known
 
     @classmethod
     def unknown(cls, n_clusters: int) -> ClusterSupport:
@@ -95,14 +95,14 @@ class Placement:
         """Return the evidence of labels from the objects T (B, K or more) and sizes (K,) of the clusters."""
         n, K = sizes.sum(), sizes.size
         with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
-            rates, own = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, offsets)
+            rates, left_out = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, offsets)
             own_prior = np.log(sizes / (n - 1.0 + K))
-        rates, own = np.where(sizes > 0, rates, 0.0), np.where(sizes > 0, own, 0.0)
+        rates, left_out = np.where(sizes > 0, rates, 0.0), np.where(sizes > 0, left_out, 0.0)
         prior = np.where(sizes > 0, np.log((sizes + 1.0) / (n - 1.0 + K)), -np.inf)
         if weights is not None:
             by_row = weights.base_clusters[:, None]
-            rates, own = rates * by_row, own * by_row
-        rates, without = in_whole_vectors(rates), in_whole_vectors(own - rates)
+            rates, left_out = rates * by_row, left_out * by_row
+        rates, without = in_whole_vectors(rates), in_whole_vectors(left_out - rates)
         return cls(offsets, weights, rates, without, prior, own_prior, np.full(K, np.nan))
 
     def parts(self) -> dict[str, np.ndarray]:
@@ -200,8 +200,8 @@ def trust_rows(
     ``clusters`` (rows,) and ``second``: -1 for none.
     """
     rows, factor = np.empty(confidence.size, TRUST_ROW), np.append(factor, np.float32(0))
-    found = confidence * factor[clusters], second, second_confidence * factor[second]
-    for name, values in zip(TRUST, found, strict=True):
+    columns = confidence * factor[clusters], second, second_confidence * factor[second]
+    for name, values in zip(TRUST, columns, strict=True):
         rows[name] = values
     return rows
 
@@ -217,8 +217,8 @@ def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tupl
     of_partition = np.repeat(np.add.reduceat(table, offsets[:-1], axis=1), width, axis=1)
     more = np.repeat(width, width) * extra[:, None]
     rates = np.log((table + extra[:, None]) / (of_partition + more)).T
-    own = np.log((np.maximum(table - 1, 0) + extra[:, None]) / (np.maximum(of_partition - 1, 0) + more)).T
-    return np.ascontiguousarray(rates), np.ascontiguousarray(own)
+    shares = (np.maximum(table - 1, 0) + extra[:, None]) / (np.maximum(of_partition - 1, 0) + more)
+    return np.ascontiguousarray(rates), np.ascontiguousarray(np.log(shares).T)
 
 
 def random_half(n_partitions: int) -> np.ndarray:
@@ -259,7 +259,7 @@ def independent_share(
     weights = np.ones(M) if weights is None else weights
     of_one = np.divide(1.0, weights, out=np.zeros(M), where=weights > 0)
     if labels.dtype.kind == "f":
-        expected, found = 0.0, 0.0
+        expected, observed_variance = 0.0, 0.0
         for k in range(K):
             own = labels[clusters == k].astype(np.float64)
             evidence = own * (log_rates[:, k] - log_rates[:, following[k]])
@@ -267,14 +267,14 @@ def independent_share(
             evidence, seen = np.add.reduceat(evidence, offsets[:-1], axis=1), observed(own, offsets)
             evidence -= seen * (evidence.sum(axis=0) / np.maximum(seen.sum(axis=0), 1))
             expected += float(((evidence**2).sum(axis=0) * of_one).sum())
-            found += float((evidence.sum(axis=1) ** 2).sum())
-        return float(min(ratio(expected, found, 1.0), 1.0))
+            observed_variance += float((evidence.sum(axis=1) ** 2).sum())
+        return float(min(ratio(expected, observed_variance, 1.0), 1.0))
     evidence = own_log_rates - np.take(log_rates, following, axis=1)
     counts = np.maximum(np.add.reduceat(table, offsets[:-1], axis=1).T, 1)
     means = np.add.reduceat(table.T * evidence, offsets[:-1], axis=0) / counts
     deviations = evidence - np.repeat(means, widths, axis=0)
     variances = np.add.reduceat(table.T * deviations**2, offsets[:-1], axis=0) / counts * of_one[:, None]
     at = np.arange(clusters.size), clusters
-    found = ((incidence @ deviations)[at] ** 2).sum()
+    observed_variance = ((incidence @ deviations)[at] ** 2).sum()
     expected = (incidence @ np.repeat(variances, widths, axis=0))[at].sum()
-    return float(min(ratio(expected, found, 1.0), 1.0))
+    return float(min(ratio(expected, observed_variance, 1.0), 1.0))

@@ -68,7 +68,7 @@ class Halves(NamedTuple):
     groups: Groups
     labels: np.ndarray
     """(rows, M) of the objects, or memberships (rows, B)."""
-    own: np.ndarray
+    partitions: np.ndarray
     """(2 n_pairs, M) bool: the partitions of each half; a partition is in one half whatever its weight."""
 
     @classmethod
@@ -80,20 +80,20 @@ class Halves(NamedTuple):
         """
         M, draw = groups.counts.size, generator(SEED, "tree.halves")
         firsts = [draw.permutation(M) < M // 2 for _ in range(4 if M > 1 else 0)]
-        own = np.array([half for first in firsts for half in (first, ~first)]).reshape(-1, M)
+        partitions = np.array([half for first in firsts for half in (first, ~first)]).reshape(-1, M)
         halves, draw = [], generator(SEED, "tree.halves.groups")
-        with progress("trees of the halves", len(own), "halves") as listener:
-            for is_own in own:
+        with progress("trees of the halves", len(partitions), "halves") as listener:
+            for in_half in partitions:
                 order = draw.permutation(len(groups.table))
-                known = groups.table[order], groups.reliable
-                starts, table, reliable = grouping.of_partitions(is_own, groups.offsets, *known)
-                trees, distinct = grouping.merge_groups(table, starts, groups.counts[is_own], reliable)
+                content = groups.table[order], groups.reliable
+                starts, table, reliable = grouping.of_partitions(in_half, groups.offsets, *content)
+                trees, distinct = grouping.merge_groups(table, starts, groups.counts[in_half], reliable)
                 node = np.append(order, np.arange(order.size, 2 * order.size - 1))
                 trees = {name: tree._replace(sides=node[tree.sides]) for name, tree in trees.items()}
                 place = np.argsort(order)
                 halves.append(Half(trees, distinct[place][:, place]))
                 listener.advance(1)
-        return cls(list(zip(halves[::2], halves[1::2], strict=True)), groups, labels, own)
+        return cls(list(zip(halves[::2], halves[1::2], strict=True)), groups, labels, partitions)
 
     def support(self, name: str) -> Support:
         """Return the support of the splits of the tree of this name.
@@ -101,23 +101,24 @@ class Halves(NamedTuple):
         Each half groups the objects anew, in an order of its own: eight times the cost of groups of half as
         many partitions.
         """
-        (groups, sizes, _, offsets, counts, reliable, trees, _), found = self.groups, []
+        (groups, sizes, _, offsets, counts, reliable, trees, _), shares = self.groups, []
         draw = generator(SEED, "tree.halves.objects")
-        with progress("support by the halves", len(self.own), "halves") as listener:
-            for is_own in self.own:
+        with progress("support by the halves", len(self.partitions), "halves") as listener:
+            for in_half in self.partitions:
                 order = draw.permutation(len(groups))
-                starts, own, of_own = grouping.of_partitions(is_own, offsets, self.labels[order], reliable)
-                if observed(own, starts).any():
-                    sample = Sample(own, starts, counts[is_own], of_own)
-                    known = sample.tables(sizes.size, at_any_scale=True)
-                    other = grouping.merge_groups(*known[2:], names=[name])[0][name]
-                    shared = common_objects(groups[order], known[0])
-                    found.append(reproduced(trees[name], other, shared))
+                given = offsets, self.labels[order], reliable
+                starts, half_labels, half_reliable = grouping.of_partitions(in_half, *given)
+                if observed(half_labels, starts).any():
+                    sample = Sample(half_labels, starts, counts[in_half], half_reliable)
+                    tables = sample.tables(sizes.size, at_any_scale=True)
+                    other = grouping.merge_groups(*tables[2:], names=[name])[0][name]
+                    shared = common_objects(groups[order], tables[0])
+                    shares.append(reproduced(trees[name], other, shared))
                 listener.advance(1)
-        if not found:
+        if not shares:
             return Support(*np.full((2, len(trees[name].sides)), np.nan))
-        shares = np.array(found)
-        return Support(shares.mean(axis=0), shares.std(axis=0, ddof=1) / np.sqrt(len(shares)))
+        errors = np.std(shares, axis=0, ddof=1) / np.sqrt(len(shares))
+        return Support(np.mean(shares, axis=0), errors)
 
     def agreement(self, names: Sequence[str], most: int) -> np.ndarray:
         """Return how far the trees of halves agree on 1, 2, ... clusters, (len(names), most), from 0 to 1.
@@ -131,13 +132,15 @@ class Halves(NamedTuple):
             return np.full((len(names), most), np.nan)
         labeled, counts, placed = self.groups.groups >= 0, self.groups.counts, []
         groups, G, labels = self.groups.groups[labeled], self.groups.sizes.size, self.labels[labeled]
-        with progress("agreement of the halves", len(self.own), "halves") as listener:
-            for is_own in self.own:
-                starts, own = grouping.of_partitions(is_own, self.groups.offsets, labels)
-                placed.append(grouping.most_probable(own, starts, counts[is_own], groups, left_out=True))
+        with progress("agreement of the halves", len(self.partitions), "halves") as listener:
+            for in_half in self.partitions:
+                starts, half_labels = grouping.of_partitions(in_half, self.groups.offsets, labels)
+                placed.append(
+                    grouping.most_probable(half_labels, starts, counts[in_half], groups, left_out=True)
+                )
                 listener.advance(1)
         # pairs of objects in one cluster of both, and of each
-        found = np.empty((3, len(self.pairs), len(names), most))
+        pairs_together = np.empty((3, len(self.pairs), len(names), most))
         for (number, pair), (of_name, name) in product(enumerate(self.pairs), enumerate(names)):
             shared, done = np.zeros((G, G)), [0, 0]
             rows = np.arange(2 * G - 1), np.arange(2 * G - 1)  # of the nodes in the tables
@@ -146,20 +149,22 @@ class Halves(NamedTuple):
             tables, of_sides = (shared, shared.T), (shared.sum(axis=1), shared.sum(axis=0))
             joined = np.array([pairs_of(of).sum() for of in (shared, *of_sides)])
             for K in range(max(most, G), 0, -1):
-                for at, (tree, table, own, row) in enumerate(zip(trees, tables, of_sides, rows, strict=True)):
+                both = enumerate(zip(trees, tables, of_sides, rows, strict=True))
+                for at, (tree, table, sizes, row) in both:
                     n_equal = np.count_nonzero(tree.heights[1:] < 1e-12)
                     for sides in tree.sides[done[at] : max(G - K, n_equal)]:
                         kept, merged = row[sides]
                         row[G + done[at]] = kept
                         joined[0] += table[kept] @ table[merged]
-                        joined[1 + at] += own[kept] * own[merged]
-                        for of in (table, own):
+                        joined[1 + at] += sizes[kept] * sizes[merged]
+                        for of in (table, sizes):
                             of[kept] += of[merged]
                             of[merged] = 0.0
                         done[at] += 1
                 if most >= K:
-                    found[:, number, of_name, K - 1] = joined
-        indices = adjusted_rand_of_pairs(found[0], found[1], found[2], pairs_of(groups.size))
+                    pairs_together[:, number, of_name, K - 1] = joined
+        in_both, in_one, in_other = pairs_together
+        indices = adjusted_rand_of_pairs(in_both, in_one, in_other, pairs_of(groups.size))
         return np.asarray(np.maximum(indices.mean(axis=0), 0.0))
 
     def lifetime_of_one(self) -> float:
@@ -177,10 +182,10 @@ class Halves(NamedTuple):
         of_all, *others = (
             np.where(np.isfinite(of), of, 0.0)[among][:, among] for of in (groups.distinct, *of_halves)
         )
-        found = np.zeros(2)
+        distinct = np.zeros(2)
         for one, two in zip(others[::2], others[1::2], strict=True):
-            found += one.max() + two.max(), two.flat[one.argmax()] + one.flat[two.argmax()]
-        largest = float(of_all.max()) * float(ratio(found[1], found[0], 1.0))
+            distinct += one.max() + two.max(), two.flat[one.argmax()] + one.flat[two.argmax()]
+        largest = float(of_all.max()) * float(ratio(distinct[1], distinct[0], 1.0))
         return max(largest - float(tree.heights[-n_of_one]), 0.0)
 
     def of_clusters(self, clusters: np.ndarray, confidence: np.ndarray, n_clusters: int) -> ClusterSupport:
@@ -209,10 +214,10 @@ class Halves(NamedTuple):
             placement = replace(placement, prior=np.zeros(n), own_prior=np.full(n, 1e-9))
             placed = placement.place(self.labels, np.append(top, -1)[groups])
             objects[key] = placed.clusters[given]
-        sizes, found = np.bincount(clusters, weights, K), np.zeros((K, 1 + K))
+        sizes, scores = np.bincount(clusters, weights, K), np.zeros((K, 1 + K))
         # of each cluster among all objects, and among those of it and of each
         total = np.column_stack([np.full(K, sizes.sum()), sizes[:, None] + sizes])
-        own = np.broadcast_to(sizes[:, None], total.shape)
+        of_cluster = np.broadcast_to(sizes[:, None], total.shape)
         with one_thread(user_api="blas"):
             proposals = [
                 proposed([(*cut, objects[cut[1].tobytes()]) for cut in of_half], clusters, weights, sizes)
@@ -221,14 +226,14 @@ class Halves(NamedTuple):
             for (in_one, one), (in_two, two) in zip(proposals[::2], proposals[1::2], strict=True):
                 both = in_one & in_two
                 shared = np.bincount(clusters[both], weights[both], K)[:, None]
-                of_three = np.array([own, one, two])
+                of_three = np.array([of_cluster, one, two])
                 # the mean share of the three in their intersection, and that of independent ones
                 share = ratio(3.0 * shared, of_three.sum(axis=0), 0.0)
                 chance = 3.0 * of_three.prod(axis=0)
                 chance = ratio(chance, of_three.sum(axis=0) * np.square(total), 0.0)
-                found += ratio((share - chance).round(12), (1.0 - chance).round(12), float(K == 1))
+                scores += ratio((share - chance).round(12), (1.0 - chance).round(12), float(K == 1))
         n_pairs = np.where(sizes > 0, len(self.pairs) or np.nan, np.nan)
-        supports, divisions = found[:, 0] / n_pairs, np.minimum(found[:, 1:], found[:, 1:].T)
+        supports, divisions = scores[:, 0] / n_pairs, np.minimum(scores[:, 1:], scores[:, 1:].T)
         divisions /= np.maximum(n_pairs, n_pairs[:, None])
         return ClusterSupport(np.maximum(supports, 0.0), np.maximum(divisions, 0.0))
 
@@ -288,9 +293,9 @@ def reproduced(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
         return best
     n_objects, inside = table[:, -1:], table[:, :-1]
     sizes = inside[-1]
-    for own, rest in (sides.T, sides.T[::-1]):
-        own_in, rest_in = inside[own], inside[rest]
-        of_own = own_in / np.maximum(n_objects[own] + sizes - own_in, 1.0)
-        of_rest = (n_objects[rest] - rest_in) / np.maximum(n_objects[rest] + n_objects[own] - own_in, 1.0)
-        best = np.maximum(best, np.minimum(of_own, of_rest).max(axis=1))
+    for one, rest in (sides.T, sides.T[::-1]):
+        one_in, rest_in = inside[one], inside[rest]
+        of_one = one_in / np.maximum(n_objects[one] + sizes - one_in, 1.0)
+        of_rest = (n_objects[rest] - rest_in) / np.maximum(n_objects[rest] + n_objects[one] - one_in, 1.0)
+        best = np.maximum(best, np.minimum(of_one, of_rest).max(axis=1))
     return best
