@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import tokenize
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -71,9 +72,13 @@ def walk(call):
     call()
     functions, depths, local = set(), [0], threading.local()
 
+    @cache
+    def is_seen(file):
+        return PACKAGE in Path(file).parents and PACKAGE / "kernels" not in Path(file).parents
+
     def profile(frame, event, _):
-        file = Path(frame.f_code.co_filename)
-        if PACKAGE not in file.parents or PACKAGE / "kernels" in file.parents:
+        file = frame.f_code.co_filename
+        if not is_seen(file):
             return
         if event == "call":
             functions.add((file, frame.f_code.co_qualname))

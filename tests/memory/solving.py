@@ -53,7 +53,8 @@ def fit_within(options, client):
     fit(options, client, Ensemble.open(x).load() if options["held"] else x, out, budget)
     if options["again"]:  # the process is larger now, and the call takes no more than before
         fit(options, client, x, out + "-again", budget)
-    print(budget)
+    status = open("/proc/self/status").read()
+    print(json.dumps([int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) * 1024, budget]))
 
 def grow(options, client):
     from bigcons.run import survey
@@ -109,18 +110,19 @@ def tree_bytes(root):
 
 
 def solve(folder, *, again=False, held=False, **options):
-    """Solve in processes of their own; return their peak and the smallest budget.
+    """Solve in processes of their own; return their peak, of several as is seen, and the smallest budget.
 
     ``again``: twice; ``held``: with the ensemble in memory.
     """
     with start(folder, {**options, "again": again, "held": held}) as child:
-        root, peak = psutil.Process(child.pid), 0
-        while child.poll() is None:
+        root, seen = psutil.Process(child.pid), 0
+        while options["engine"] == "cluster" and child.poll() is None:
             with suppress(psutil.NoSuchProcess):
-                peak = max(peak, tree_bytes(root))
-            time.sleep(0.05)
-        assert child.returncode == 0
-        return peak, int(child.stdout.read())
+                seen = max(seen, tree_bytes(root))
+            time.sleep(0.1)  # a look takes a tenth of it
+        peak, budget = json.loads(child.stdout.read())
+        assert child.wait() == 0
+    return max(peak, seen), budget
 
 
 def growth(folder, **options):
