@@ -109,19 +109,6 @@ def objective_change(sums: AgreementSums, change: AgreementSums) -> float:
     return float(-agreement + 0.5 * together)
 
 
-def sums_between(
-    length: float,
-    offsets: np.ndarray,
-    weights: Weights | None,
-    labels: np.ndarray,
-    before: np.ndarray,
-    after: np.ndarray,
-) -> AgreementSums:
-    """Return a block's sums at a step of some length from the memberships ``before`` towards ``after``."""
-    between = before + np.float32(length) * (after - before)
-    return agreement_sums(labels, offsets, between, weights)
-
-
 # The passes
 
 
@@ -185,6 +172,7 @@ class AllPairs(Passes):
         """Update every object given all others; shorten the step if together they gain too little."""
         offsets = run.data.offsets
         sums = unpacked_sums(at.state, offsets, self.n_clusters)
+        weights = sums.weights
         scale = mean_pair_weight(run.data.n_labeled, run.data.n_objects, sums.partition_weights)
         is_single, before, after = len(run.blocks) == 1, at.generation, at.generation + 1
         asked = sums, offsets, MOVING * run.tol * scale, RELAXATION if is_single else 1.0
@@ -195,10 +183,16 @@ class AllPairs(Passes):
             run.arrays.drop([after])
             record: Record = {"objective": sums.objective, "gap": gap, "moved": 0, "step_length": 0.0}
             return Step(at.state, record, is_settled=True, n_generations=0)
+
+        def sums_between(
+            length: float, labels: np.ndarray, old: np.ndarray, new: np.ndarray
+        ) -> AgreementSums:
+            return agreement_sums(labels, offsets, old + np.float32(length) * (new - old), weights)
+
         is_short = not is_single and objective_change(sums, total.sums) > ENOUGH * total.predicted
         reached = add_sums(total.sums, sums)
         for shorter in 0.5 ** np.arange(1.0, 11.0) if is_short and total.n_moved else ():
-            between = run.visit(sums_between, shorter, offsets, sums.weights, reads=[before, after])
+            between = run.visit(sums_between, shorter, reads=[before, after])
             measured = fold(run.engine, run.blocks, between, add_sums)
             if measured.objective < reached.objective:
                 reached, length = measured, float(shorter)
@@ -223,11 +217,11 @@ def packed_sums(sums: AgreementSums) -> dict[str, np.ndarray]:
 def unpacked_sums(parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> AgreementSums:
     """Return the sums of `packed_sums`; raises KeyError or ValueError for anything else."""
     weights = None if "weights" not in parts else Weights.of(parts["weights"], offsets)
-    S, T, squares, quartics = (parts[name] for name in ("S", "T", "squares", "quartics"))
+    S, T = parts["S"], parts["T"]
     n_products = n_clusters * (n_clusters + 1) // 2
     if S.shape != (offsets[-1], padded(n_clusters)) or T.shape != (offsets.size - 1, padded(n_products)):
         raise ValueError("arrays of other shapes")
-    return AgreementSums(n_clusters, S, T, float(squares), float(quartics), weights)
+    return AgreementSums(n_clusters, S, T, float(parts["squares"]), float(parts["quartics"]), weights)
 
 
 def best_memberships(sums: AgreementSums, offsets: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -75,6 +75,10 @@ class DaskEngine:
         if client.asynchronous or client.status not in ("running", "connecting"):
             state = "asynchronous" if client.asynchronous else client.status
             raise InvalidInputError(f"client= is {state}; pass a distributed.Client that is connected.")
+        if is_within_task():
+            raise InvalidInputError(
+                "client= is passed within a Dask task, which would wait for itself; leave it out."
+            )
         self.client = client
         self.retries = retries
         self.patience = patience  # more than the 300 s after which Dask reassigns a worker's blocks

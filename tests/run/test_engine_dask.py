@@ -205,6 +205,14 @@ def test_resolve_engine__within_a_task_is_serial(local_client):
         assert list(resolve_engine(None).map(engine_name, range(2))) == ["serial", "serial"]
 
 
+def test_engine__refuses_a_client_within_a_task(local_client):
+    def nested(_):
+        return DaskEngine(distributed.get_client()).name
+
+    with pytest.raises(InvalidInputError, match="within a Dask task"):
+        list(DaskEngine(local_client).map(nested, range(1)))
+
+
 def test_resolve_engine__of_none_does_not_import_distributed():
     code = (
         "import sys; from bigcons.run.engine import resolve_engine; "
