@@ -211,6 +211,7 @@ def test_engine__refuses_a_client_within_a_task(local_client):
 
     with pytest.raises(InvalidInputError, match="within a Dask task"):
         list(DaskEngine(local_client).map(nested, range(1)))
+    distributed.default_client().close()  # that of the worker
 
 
 def test_resolve_engine__of_none_does_not_import_distributed():
