@@ -106,12 +106,6 @@ class _Methods(Mapping[str, "type[Any]"]):
     def __len__(self) -> int:
         return len(_REGISTRY)
 
-    def __contains__(self, name: object) -> bool:
-        return name in _REGISTRY
-
-    def __repr__(self) -> str:
-        return f"METHODS({', '.join(_REGISTRY)})"
-
 
 METHODS = _Methods()
 
