@@ -217,8 +217,9 @@ def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tupl
     of_partition = np.repeat(np.add.reduceat(table, offsets[:-1], axis=1), width, axis=1)
     more = np.repeat(width, width) * extra[:, None]
     rates = np.log((table + extra[:, None]) / (of_partition + more)).T
-    shares = (np.maximum(table - 1, 0) + extra[:, None]) / (np.maximum(of_partition - 1, 0) + more)
-    return np.ascontiguousarray(rates), np.ascontiguousarray(np.log(shares).T)
+    left_out = (np.maximum(table - 1, 0) + extra[:, None]) / (np.maximum(of_partition - 1, 0) + more)
+    left_out = np.log(left_out).T
+    return np.ascontiguousarray(rates), np.ascontiguousarray(left_out)
 
 
 def random_half(n_partitions: int) -> np.ndarray:
