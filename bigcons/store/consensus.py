@@ -58,6 +58,12 @@ class Consensus(stores.Objects):
     >>> consensus.export("consensus.csv")
     """
 
+    kind: str = KIND
+    summary: tuple[str, ...] = (
+        *("path", "n_objects", "n_clusters", "has_memberships", "has_trust", "chunk_rows"),
+        *("results", "parameters", "provenance"),
+    )
+
     def __init__(self, store: stores.Store) -> None:
         body, arrays = store.body, store.arrays
         self.path: str = str(store.place)
@@ -280,12 +286,6 @@ class Consensus(stores.Objects):
     def blocks(self, rows: int | None = None) -> list[Block]:
         """Return blocks of ``rows`` objects, by default one chunk each."""
         return row_blocks(self.n_objects, rows or self.chunk_rows)
-
-    def info(self) -> dict[str, Any]:
-        """Return what the head says about the consensus, as JSON values."""
-        names = ("path", "n_objects", "n_clusters", "has_memberships", "has_trust", "chunk_rows")
-        facts = {name: getattr(self, name) for name in (*names, "results", "parameters", "provenance")}
-        return {"kind": KIND, **facts, "id": self.id_name}
 
     def verify(self) -> dict[str, Any]:
         """Read every row and compare it with what was written.

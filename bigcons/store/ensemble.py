@@ -17,7 +17,6 @@ from bigcons.disk import commit
 from bigcons.disk.arrays import digest_text
 from bigcons.disk.files import StorePath
 from bigcons.disk.places import place_of
-from bigcons.disk.schema import FORMAT_VERSION
 from bigcons.io.columns import INDEX, Column, Columns, Ids, Selection, select
 from bigcons.io.labels import check_chunk_rows, names_of_rows, observed, refuse_other_rows
 from bigcons.io.sources import Source, as_table, describe, ensemble_source, open_source, provenance_of_files
@@ -68,6 +67,12 @@ class Ensemble(Objects):
     >>> bc.Ensemble.open("ensemble.zarr").shape
     (3, 2)
     """
+
+    kind: str = KIND
+    summary: tuple[str, ...] = (
+        *("path", "n_objects", "n_partitions", "n_base_clusters", "is_soft", "missing_share"),
+        *("chunk_rows", "provenance"),
+    )
 
     def __init__(
         self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None
@@ -601,23 +606,6 @@ class Ensemble(Objects):
             digest = digest_text(sum(header.digest(b, self.read(b.start, b.stop)) for b in self.blocks()))
         soft = f" of {self.n_clusters.tolist()} clusters" if self.is_soft else ""
         return f"{self.n_objects} x {self.n_partitions}{soft}, chunks of {self.chunk_rows}, crc {digest}"
-
-    def info(self) -> dict[str, Any]:
-        """Return a summary as JSON values, without reading labels."""
-        names = ("path", "n_objects", "n_partitions", "is_soft", "n_base_clusters", "missing_share")
-        facts = {name: getattr(self, name) for name in (*names, "chunk_rows", "provenance")}
-        least, median, most = map(float, np.quantile(self.n_clusters, (0, 0.5, 1)))
-        return {
-            "kind": KIND,
-            "format_version": FORMAT_VERSION,
-            **facts,
-            "clusters_min": int(least),
-            "clusters_median": median,
-            "clusters_max": int(most),
-            "dtype": self.dtype.name,
-            "n_chunks": len(self.blocks()),
-            "id": self.id_name,
-        }
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:

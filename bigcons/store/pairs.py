@@ -55,6 +55,9 @@ class PairTable(Objects):
     3
     """
 
+    kind: str = pair_rows.KIND
+    summary: tuple[str, ...] = ("path", "n_objects", "n_pairs", "rows_per_block", "provenance")
+
     def __init__(
         self, rows: pair_rows.Rows, provenance: Mapping[str, Any] | None = None, stored: Store | None = None
     ) -> None:
@@ -261,16 +264,6 @@ class PairTable(Objects):
                 )
             )
         return f"{self.n_pairs} pairs of {self.n_objects}, crc {digest}"
-
-    def info(self) -> dict[str, Any]:
-        """Return a summary as JSON values, without reading the arrays."""
-        names = ("path", "n_objects", "n_pairs", "rows_per_block", "provenance")
-        return {
-            "kind": pair_rows.KIND,
-            **{name: getattr(self, name) for name in names},
-            "pairs_per_object": 2 * self.n_pairs / max(self.n_objects, 1),
-            "counts_dtype": str(np.dtype(self._columns.n_seen.dtype)),
-        }
 
     def verify(self) -> dict[str, Any]:
         """Read every entry and compare it with what was written and the rules of rows.

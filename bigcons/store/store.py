@@ -180,6 +180,10 @@ class Objects:
     n_objects: int
     id_column: Ids | None = None
     """What identifies the objects, block by block; None if they have no ids."""
+    kind: str
+    """The kind of store."""
+    summary: tuple[str, ...]
+    """The attributes that `info` tells."""
 
     @property
     def id_name(self) -> str | None:
@@ -193,6 +197,11 @@ class Objects:
             return None
         ids: np.ndarray = self.id_column.hold().values.to_numpy(zero_copy_only=False)
         return ids
+
+    def info(self) -> dict[str, Any]:
+        """Return a summary as JSON values, without reading arrays."""
+        facts = {name: getattr(self, name) for name in self.summary}
+        return {"kind": self.kind, **facts, "id": self.id_name}
 
 
 def reopened(kind: Any, *given: Any) -> Any:
