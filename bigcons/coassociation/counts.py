@@ -446,17 +446,15 @@ def _sample_tiles(
                 yield part
                 listener.advance(block.n_rows)
 
-    return PairTable.store_blocks(
-        out,
-        parts(),
-        n_objects=n,
-        counts_dtype=pair_rows.counts_dtype(ensemble.n_partitions),
-        rows_per_block=rows_per_block,
+    facts = {
+        "n_objects": n,
+        "counts_dtype": pair_rows.counts_dtype(ensemble.n_partitions).name,
+        "rows_per_block": rows_per_block,
         # 65 thousand to a million entries: smaller chunks are slow to read, larger ones gain nothing
-        chunk_entries=1 << min(max((2 * n_pairs * rows_per_block // n).bit_length() - 1, 16), 20),
-        provenance=provenance,
-        overwrite=overwrite,
-    )
+        "chunk_entries": 1 << min(max((2 * n_pairs * rows_per_block // n).bit_length() - 1, 16), 20),
+        "provenance": provenance,
+    }
+    return PairTable.store_blocks(out, parts(), facts, overwrite=overwrite)
 
 
 def block_graph(n_blocks: int, degree: int, rng: np.random.Generator) -> list[set[int]]:

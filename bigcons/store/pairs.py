@@ -135,42 +135,22 @@ class PairTable(Objects):
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
         """Store the table at ``path``, all or nothing, and return the stored table."""
-        return self.store_blocks(
-            path,
-            (self.read(block.start, block.stop) for block in self.blocks()),
-            n_objects=self.n_objects,
-            counts_dtype=self._columns.n_seen.dtype,
-            rows_per_block=self.rows_per_block,
-            chunk_entries=self._chunk_entries,
-            provenance=self.provenance,
-            overwrite=overwrite,
-        )
+        parts = (self.read(block.start, block.stop) for block in self.blocks())
+        facts = {name: getattr(self, name) for name in ("n_objects", "rows_per_block", "provenance")}
+        facts |= {"counts_dtype": self._columns.n_seen.dtype.name, "chunk_entries": self._chunk_entries}
+        return self.store_blocks(path, parts, facts, overwrite=overwrite)
 
     @classmethod
     def store_blocks(
-        cls,
-        path: StorePath,
-        parts: Iterable[pair_rows.Rows],
-        *,
-        n_objects: int,
-        counts_dtype: np.dtype,
-        rows_per_block: int | None = None,
-        chunk_entries: int = pair_rows.CHUNK_ENTRIES,
-        provenance: Mapping[str, Any] | None = None,
-        overwrite: bool = False,
+        cls, path: StorePath, parts: Iterable[pair_rows.Rows], facts: Mapping[str, Any], *, overwrite: bool
     ) -> PairTable:
         """Store consecutive blocks of rows as a table, all or nothing, and return it opened.
 
         Each part is like a result of ``read``; one part and one chunk are in memory at a time. Together, the
         parts must have ``n_objects`` rows and contain every pair in the rows of both of its objects.
+        ``facts`` are the entries of the head, without those that follow from the parts.
         """
-        body = {
-            "n_objects": n_objects,
-            "rows_per_block": rows_per_block,
-            "counts_dtype": np.dtype(counts_dtype).name,
-            "chunk_entries": chunk_entries,
-            "provenance": dict(provenance or {}),
-        }
+        body = dict(facts)
         with commit.new_store(path, overwrite, pair_rows.KIND) as folder:
             arrays = arrays_of(pair_rows.KIND, {**body, "n_pairs": 1 << 60})
             columns = {name: ArrayAppender(folder / name, array) for name, array in arrays.items()}
@@ -181,7 +161,7 @@ class PairTable(Objects):
                 for name in ("indices", "n_agree", "n_seen"):
                     columns[name].append(getattr(part, name))
                 n_entries += len(part.indices)
-            if columns["indptr"].n_appended != n_objects + 1 or n_entries % 2:
+            if columns["indptr"].n_appended != body["n_objects"] + 1 or n_entries % 2:
                 raise ValueError("the parts are not the rows of a symmetric table of n_objects objects")
             body["n_pairs"] = n_entries // 2
             for name, array in arrays_of(pair_rows.KIND, body).items():

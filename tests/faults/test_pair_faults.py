@@ -20,12 +20,8 @@ def store(tmp_path):
     i, j = (ends[::13] for ends in np.triu_indices(N_OBJECTS, 1))
     n_seen = rng.integers(1, 100, len(i))
     table = PairTable.from_arrays(i, j, rng.integers(0, n_seen + 1), n_seen, n_objects=N_OBJECTS)
-    PairTable.store_blocks(
-        *(tmp_path / "pairs.zarr", [table.read(0, N_OBJECTS)]),
-        n_objects=N_OBJECTS,
-        counts_dtype=table.n_seen.dtype,
-        chunk_entries=16,
-    )
+    table._chunk_entries = 16
+    table.save(tmp_path / "pairs.zarr")
     return tmp_path / "pairs.zarr"
 
 

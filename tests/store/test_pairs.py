@@ -87,13 +87,8 @@ def test_read__is_a_range_of_rows(rows, ends):
 def test_save__round_trip(rows, chunk_entries, tmp_path_factory):
     path = tmp_path_factory.mktemp("pairs") / "pairs.zarr"
     table = table_of(rows, provenance={"seed": 3})
-    stored = PairTable.store_blocks(
-        *(path, [table.read(0, N_OBJECTS)]),
-        n_objects=N_OBJECTS,
-        counts_dtype=table.n_seen.dtype,
-        chunk_entries=chunk_entries,
-        provenance=table.provenance,
-    )
+    table._chunk_entries = chunk_entries
+    stored = table.save(path)
     for block in stored.blocks(5):
         for got, expected in zip(
             stored.read(block.start, block.stop), table.read(block.start, block.stop), strict=True
