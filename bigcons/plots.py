@@ -617,7 +617,7 @@ def cluster_graph(
             f"centroids has length {len(rows)}; give one for each of {len(sizes)} clusters."
         )
     places = _places_on_circle(np.maximum(overlap, overlap.T)[np.ix_(shown, shown)])
-    margin = (0.95, 0.55) if rows is not None else (_RADIUS + 0.06, _RADIUS + 0.06)
+    margin = (_RADIUS + 0.06, _RADIUS + (0.06 if rows is None else 0.3))
     low, high = places.min(axis=0) - margin, places.max(axis=0) + margin
     width, height = min(1.25, 7.0 / (high - low)[0]) * (high - low)  # at most 7 inches
     width = max(width, 2.6)
@@ -635,8 +635,9 @@ def cluster_graph(
             axes.add_patch(nodes[k])
             share = sizes[k] / sizes.sum()
             words = str(k), "<1%" if share < 0.005 else f"{share:.0%}"
-            out, text, across, along = _RADIUS + 0.05, "\n".join(words), "center", "center"
-            if rows is not None:  # a centroid is inside, and the words on the side away from the origin
+            if rows is None:
+                axes.text(x, y, "\n".join(words), ha="center", va="center", zorder=6)
+            else:  # a centroid is inside, and the words below
                 side = 1.25 * _RADIUS
                 box = x - side / 2, y - side / 2, side, side
                 inset = axes.inset_axes(box, transform=axes.transData, zorder=4)
@@ -646,11 +647,8 @@ def cluster_graph(
                 else:
                     glyph(inset, rows[k])
                 inset.set_axis_off()
-                if abs(y) < 0.4 * abs(x):
-                    x, across = x + np.copysign(out, x), "left" if x > 0 else "right"
-                else:
-                    y, along, text = y + np.copysign(out, y), "bottom" if y > 0 else "top", ", ".join(words)
-            axes.text(x, y, text, ha=across, va=along, zorder=6)
+                below = y - _RADIUS - 0.05
+                axes.text(x, below, ", ".join(words), ha="center", va="top", zorder=6)
         caption = f"no cluster has a share of {min_overlap:g}\nor more in another"
         labels: list[np.ndarray] = []
         for a, b in itertools.permutations(nodes, 2):
