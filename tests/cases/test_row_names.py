@@ -63,10 +63,11 @@ def test_names_of_rows_in_files_are_the_ids(name, tmp_path):
     assert Ensemble.from_labels(path, drop="index").ids is None
     assert open_features(path).names == ["u", "v"]
     assert open_features(path).ids.hold().values.to_pylist() == list("pqr")
-    frame = (
-        bc.METHODS["best"](2).fit(path, out=tmp_path / "c") and bc.Consensus.open(tmp_path / "c").to_pandas()
-    )
-    assert frame.index.tolist() == list("pqr")
+    model = bc.METHODS["ipvc"](2, random_state=0).fit(path, out=tmp_path / "c")
+    assert bc.Consensus.open(tmp_path / "c").to_pandas().index.tolist() == list("pqr")
+    assert model.predict(path).tolist() == model.labels_.tolist()
+    model.predict(path, out=tmp_path / "placed")
+    assert bc.Consensus.open(tmp_path / "placed").ids.tolist() == list("pqr")
 
 
 def test_ids_among_partitions_are_refused_or_told():
@@ -114,16 +115,6 @@ def test_an_index_that_cannot_be_ids_is_refused_with_what_to_do_but_where_object
     assert model.score(frame) == model.score(ROWS)
     with refused("reset_index", InvalidIdsError):
         model.predict(frame, out=tmp_path / "c")
-
-
-@pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("name", WRITERS)
-def test_objects_in_files_are_placed_without_the_names_of_rows(name, tmp_path):
-    WRITERS[name](NAMED, tmp_path / name)
-    model = bc.METHODS["ipvc"](2, random_state=0).fit(NAMED)
-    assert model.predict(tmp_path / name).tolist() == model.labels_.tolist()
-    model.predict(tmp_path / name, out=tmp_path / "c")
-    assert bc.Consensus.open(tmp_path / "c").ids.tolist() == list("pqr")
 
 
 ORDER = np.random.default_rng(0).permutation(60)
@@ -337,14 +328,6 @@ def test_append_partitions__joins_an_index_of_the_same_name():
     assert ensemble.names == ["u", "v", "w", "x", "one"]
 
 
-def test_append_objects__finds_ids_by_their_name():
-    ensemble = Ensemble.from_labels(pd.DataFrame({"id": list("ab"), "r0": [0, 1]}), id="id")
-    ensemble.append_objects(pd.DataFrame({"r0": [7], "id": ["c"]}))
-    assert ensemble.ids.tolist() == list("abc")
-    with refused("id 'c' is in rows", InvalidIdsError):
-        ensemble.append_objects(pd.DataFrame({"r0": [7], "id": ["c"]}))
-
-
 # Labels beside an ensemble, a consensus, features or other labels
 
 FRAME = pd.DataFrame({f"p{u}": TRUTH for u in range(3)})
@@ -368,7 +351,7 @@ BESIDE = {
 }
 
 
-@pytest.fixture(scope="module", params=["text", "named", "negative", "numbers"])
+@pytest.fixture(scope="module", params=["text", "numbers"])
 def solved(request):
     """An ensemble of these ids, and its consensus."""
     ensemble = Ensemble.from_labels(FRAME.set_axis({**IDS, **DEFAULT}[request.param]))
@@ -403,12 +386,9 @@ def test_series_in_another_order_are_refused_whatever_their_index(kind):
             bc.metrics.adjusted_rand(truth, pd.Series(TRUTH))
 
 
-@pytest.mark.parametrize("form", ["model", "store", "series"])
-def test_metrics_take_a_consensus_in_place_of_its_labels(form, tmp_path):
+def test_metrics_take_a_consensus_in_place_of_its_labels(tmp_path):
     model = bc.consensus(FRAME, 3, random_state=0, out=tmp_path / "c")
-    found = {"model": model, "store": bc.Consensus.open(tmp_path / "c"), "series": pd.Series(model.labels_)}[
-        form
-    ]
+    found = bc.Consensus.open(tmp_path / "c")
     for metric in (bc.metrics.adjusted_rand, bc.metrics.nmi, bc.metrics.contingency, bc.metrics.van_dongen):
         assert np.array_equal(metric(found, TRUTH), metric(model.labels_, TRUTH))
         assert np.array_equal(metric(TRUTH, found), metric(TRUTH, model.labels_))
