@@ -587,31 +587,25 @@ def _numbers(batch: Rows) -> np.ndarray:
 # Pairs
 
 
-def read_pairs(
-    table: Source, *, n_objects: int | None = None, columns: Sequence[str] | None = None, budget: int
-) -> tuple[Edges, int]:
+def read_pairs(table: Source, *, n_objects: int | None = None, budget: int) -> tuple[Edges, int]:
     """Return the pairs of a table with ``n_seen > 0``, ascending by i, then j, and the number of objects.
 
-    The table has a row for each pair, in any order. The columns are integers, by default
-    `bigcons.disk.schema.PAIR_COLUMNS`, or have the names ``columns`` in this order. The number of objects, if
-    None, is one more than the largest of a pair. Raises InvalidPairsError, with the file and row, for the
-    first that breaks a rule, and MemoryBudgetError for more pairs than fit in ``budget`` bytes.
+    The table has a row for each pair, in any order, and the integer columns `PAIR_COLUMNS`. The number of
+    objects, if None, is one more than the largest of a pair. Raises InvalidPairsError, with the file and row,
+    for the first that breaks a rule, and MemoryBudgetError for more pairs than fit in ``budget`` bytes.
     """
-    names = list(PAIR_COLUMNS if columns is None else columns)
-    if len(names) != len(PAIR_COLUMNS):
-        what = f"columns={names}; give four names, of the columns {', '.join(PAIR_COLUMNS)}."
-        raise InvalidInputError(what, parameter="columns")
     if n_objects is not None:
         check_int("n_objects", n_objects, at_least=0, at_most=MAX_OBJECTS)
-    if any((table.names or []).count(name) != 1 for name in names):
-        stated = f"the columns {', '.join(table.names)}" if table.names else "no column names"
-        what = f"{table.where} has {stated}; it needs the integer columns {', '.join(names)}."
+    names = table.names or []
+    if any(names.count(name) != 1 for name in PAIR_COLUMNS):
+        stated = f"the columns {', '.join(names)}" if names else "no column names"
+        what = f"{table.where} has {stated}; it needs the integer columns {', '.join(PAIR_COLUMNS)}."
         raise InvalidPairsError(what, path=table.where)
     parts = [Edges(*(np.empty(0, dtype) for dtype in (np.int32, np.int32, np.uint16, np.uint16)))]
     n_rows, last = 0, -1
     with progress("check pairs", table.n_rows or 0, "pairs") as listener:
-        for batch in table.batches(BLOCK_ROWS, columns=[(table.names or []).index(name) for name in names]):
-            part = _checked_pairs(batch, names, n_rows, n_objects, table.where)
+        for batch in table.batches(BLOCK_ROWS, columns=[names.index(name) for name in PAIR_COLUMNS]):
+            part = _checked_pairs(batch, n_rows, n_objects, table.where)
             last = max(last, int(part.j.max(initial=-1)))
             n_rows += len(part.i)
             listener.advance(len(part.i))
@@ -632,17 +626,15 @@ def read_pairs(
         number, edges = number[order], Edges(*(column[order] for column in edges))
         if (repeated := np.flatnonzero(number[1:] == number[:-1])).size:
             at = repeated[0]
-            what = f"{table.where} lists the pair {names[0]}={edges.i[at]}, {names[1]}={edges.j[at]} twice"
+            what = f"{table.where} lists the pair i={edges.i[at]}, j={edges.j[at]} twice"
             raise InvalidPairsError(f"{what}; keep one of them.", path=table.where)
     return edges, last + 1 if n_objects is None else n_objects
 
 
-def _checked_pairs(
-    batch: Sequence[Any], names: Sequence[str], first: int, n_objects: int | None, where: str
-) -> Edges:
+def _checked_pairs(batch: Sequence[Any], first: int, n_objects: int | None, where: str) -> Edges:
     """Return a batch as int32 objects and uint16 counts; ``first`` is its first row, for messages."""
     columns = [plain_arrow(column) for column in batch]
-    for name, column in zip(names, columns, strict=True):
+    for name, column in zip(PAIR_COLUMNS, columns, strict=True):
         kind = getattr(column, "type", column)
         if "int" not in str(kind):
             what = f"column {name!r} of {where} has type {kind}; it needs integers."
@@ -656,8 +648,8 @@ def _checked_pairs(
     bad = (i < 0) | (i >= j) | (j >= most) | (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
     if bad.any():
         at = int(np.argmax(bad))
-        got = ", ".join(f"{name}={column[at]}" for name, column in zip(names, values, strict=True))
-        rule = f"0 <= {names[0]} < {names[1]} < {most} and 0 <= {names[2]} <= {names[3]} <= {MAX_SEEN}"
+        got = ", ".join(f"{name}={column[at]}" for name, column in zip(PAIR_COLUMNS, values, strict=True))
+        rule = f"0 <= i < j < {most} and 0 <= n_agree <= n_seen <= {MAX_SEEN}"
         what = f"row {first + at} of {where} has {got}, but {rule} must hold; correct or remove it."
         raise InvalidPairsError(what, path=where, row=first + at)
     kinds = (np.int32, np.int32, np.uint16, np.uint16)

@@ -7,7 +7,7 @@ block of rows is self-contained. A store has the four arrays in chunks of equal 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -116,22 +116,20 @@ class PairTable(Objects):
         return PairTable(pair_rows.Rows(*columns), store.body["provenance"], store)
 
     @classmethod
-    def from_table(
-        cls, x: Any, *, n_objects: int | None = None, columns: Sequence[str] | None = None
-    ) -> PairTable:
+    def from_table(cls, x: Any, *, n_objects: int | None = None) -> PairTable:
         """Read a table with one row for each pair into memory.
 
         ``x`` is a pandas, polars or Arrow table, anything else with ``__arrow_c_stream__``, a dask dataframe,
         or the path of a .parquet (or a folder of them), .csv or .csv.gz with the integer columns ``i``,
-        ``j``, ``n_agree`` and ``n_seen`` (see `bigcons.disk.schema.PAIR_COLUMNS`), or those of ``columns``,
-        in this order. Rows may be in any order; each pair is given once, with ``i < j``. The number of
-        objects, if it is not given, is one more than the largest of a pair.
+        ``j``, ``n_agree`` and ``n_seen`` (see `bigcons.disk.schema.PAIR_COLUMNS`). Rows may be in any order;
+        each pair is given once, with ``i < j``. The number of objects, if it is not given, is one more than
+        the largest of a pair.
 
         Raises InvalidPairsError, with the file and row, for a table that breaks a rule. Takes about 60 bytes
         for each pair.
         """
         made = {"made_by": "from_table", "source": describe(x)}
-        return _loaded(x, made, n_objects, columns, 1 << 62)
+        return _loaded(x, made, n_objects, 1 << 62)
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
         """Store the table at ``path``, all or nothing, and return the stored table."""
@@ -336,33 +334,29 @@ def import_pairs(
     out: StorePath,
     *,
     n_objects: int | None = None,
-    columns: Sequence[str] | None = None,
     overwrite: bool = False,
     memory: int | str = "1GB",
 ) -> PairTable:
     """Store a table with one row for each pair at ``out``; return the stored table.
 
-    ``source``, ``n_objects`` and ``columns`` as for `PairTable.from_table`. The pairs are sorted in memory,
+    ``source`` and ``n_objects`` as for `PairTable.from_table`. The pairs are sorted in memory,
     at 60 bytes each. A store at ``out`` that the same call made of files that have not changed since is
     returned as it is.
 
     Raises InvalidPairsError, with the file and row, for a table that breaks a rule, and MemoryBudgetError if
     the pairs take more than ``memory``.
     """
-    given = {"n_objects": n_objects, "columns": columns}
-    provenance = {"made_by": "import_pairs", **provenance_of_files(source, given)}
+    provenance = {"made_by": "import_pairs", **provenance_of_files(source, {"n_objects": n_objects})}
     made = commit.provenance_at(out, pair_rows.KIND)
     if not overwrite and commit.is_finished_import(out, made, provenance):
         return PairTable.open(out)
     commit.refuse_existing(out, overwrite, pair_rows.KIND)
-    table = _loaded(source, provenance, n_objects, columns, parse_size(memory))
+    table = _loaded(source, provenance, n_objects, parse_size(memory))
     return table.save(out, overwrite=overwrite)
 
 
-def _loaded(
-    x: Any, provenance: dict[str, Any], n_objects: int | None, columns: Sequence[str] | None, budget: int
-) -> PairTable:
+def _loaded(x: Any, provenance: dict[str, Any], n_objects: int | None, budget: int) -> PairTable:
     """Read a table with one row for each pair."""
     source = open_source(x, "pairs")
-    edges, n_objects = read_pairs(source, n_objects=n_objects, columns=columns, budget=budget)
+    edges, n_objects = read_pairs(source, n_objects=n_objects, budget=budget)
     return PairTable(pair_rows.symmetric_rows(edges, n_objects), provenance)

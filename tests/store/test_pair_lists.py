@@ -82,18 +82,6 @@ def test_import_pairs__equals_from_arrays(rows, tmp_path_factory):
     assert names_in(path.parent) == ["pairs.zarr"]
 
 
-def test_import_pairs__other_names(tmp_path):
-    frame = pd.DataFrame({"src": [0], "dst": [3], "together": [1], "both": [2], "i": ["x"]})
-    names = ["src", "dst", "together", "both"]
-    table = PairTable.from_table(frame, columns=names)
-    assert [column.tolist() for column in table.edges()] == [[0], [3], [1], [2]]
-    assert import_pairs(frame, tmp_path / "p.zarr", columns=names).n_objects == 4
-    with refused("four names"):
-        PairTable.from_table(frame, columns=names[:3])
-    with refused(r"column 'i' of pairs .*it needs integers", InvalidPairsError):
-        PairTable.from_table(frame, columns=[*names[:3], "i"])
-
-
 # Refused
 
 
