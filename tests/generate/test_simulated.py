@@ -21,7 +21,6 @@ from bigcons.generate.diverse import (
 )
 from bigcons.kernels.draws import draw_labels
 from bigcons.metrics import matching_accuracy
-from bigcons.partitioners import graph_of
 from tests.naive import categorical as naive
 from tests.support.stores import values_of, write_consensus
 
@@ -230,19 +229,6 @@ def test_graph__parts_are_balanced_and_good(name):
     partitions = diverse_of(x, n_clusters=5, algorithms=name, standardize=name != "graph-euclidean")
     assert np.bincount(partitions[f"{name}-5"]).max() <= 1.05 * 200 + 1
     assert matching_accuracy(truth, partitions[f"{name}-5"]) > 0.95
-
-
-@pytest.mark.parametrize(("n", "scale"), [(50, 1e-9), (600, 1e6)])
-def test_graph__weights_are_whole_and_in_proportion(n, scale):
-    weights = np.random.default_rng(0).uniform(0.1, 1, (n, n))
-    weights = (weights + weights.T) * scale
-    graph = graph_of(weights.copy())
-    np.fill_diagonal(weights, 0)
-    assert graph.weights.dtype == np.int64
-    assert graph.weights.sum() <= (1 << 30) + n * n
-    others = [np.delete(np.arange(n), i) for i in range(n)]
-    np.testing.assert_array_equal(graph.indices.reshape(n, n - 1), others)
-    np.testing.assert_allclose(graph.weights / graph.scale, weights[weights > 0], atol=0.51 / graph.scale)
 
 
 def test_hypergraph__parts_of_features_are_balanced_and_good():

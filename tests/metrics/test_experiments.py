@@ -64,51 +64,6 @@ def test_error_roc_auc__equals_every_cut_counted(drawn):
         assert error_roc_auc(merges, classes) == pytest.approx(expected, abs=1e-12)
 
 
-@given(drawn=dendrograms(), seed=st.integers(0, 100))
-def test_error_roc__of_rows_is_that_of_their_objects_after_the_first_merges(drawn, seed):
-    merges, _ = drawn
-    n_rows = len(merges) + 1
-    rng = np.random.default_rng(seed)
-    rows = np.concatenate([np.arange(n_rows), rng.integers(-1, n_rows, 8)])
-    classes = rng.integers(-1, 3, len(rows))
-    kept = rows >= 0
-    # the same dendrogram over objects: first those of each row, one after another, then the rows
-    tree = _over_objects(merges, rows[kept])
-    curves = []
-    for asked in (
-        lambda: error_roc(merges, classes, row_of_object=rows),
-        lambda: error_roc(tree, classes[kept]),
-    ):
-        try:
-            curves.append(asked())
-        except InvalidInputError:
-            curves.append(None)
-    if curves[0] is None or curves[1] is None:
-        assert curves[0] is curves[1] is None
-        return
-    by_rows, by_objects = curves
-    assert [errors[0] for errors in by_rows] == [1, 0]
-    for found, expected in zip(by_rows, by_objects, strict=True):
-        np.testing.assert_allclose(found[1:], expected[-n_rows:], atol=1e-12)
-
-
-def _over_objects(merges, rows):
-    """Return the dendrogram of objects that merges those of equal rows first."""
-    found = []
-    cluster_of_row = {}
-    for member, row in enumerate(rows.tolist()):
-        if row in cluster_of_row:
-            found.append([cluster_of_row[row], member, 0.0, 0])
-            cluster_of_row[row] = len(rows) + len(found) - 1
-        else:
-            cluster_of_row[row] = member
-    n_rows = len(merges) + 1
-    for step, (left, right, height, _) in enumerate(merges.tolist()):
-        found.append([cluster_of_row[left], cluster_of_row[right], height, 0])
-        cluster_of_row[n_rows + step] = len(rows) + len(found) - 1
-    return np.array(found).reshape(-1, 4)
-
-
 @pytest.mark.filterwarnings("ignore::bigcons.errors.UnlabeledObjectsWarning")
 def test_error_roc__takes_the_dendrograms_of_the_estimators():
     rng = np.random.default_rng(0)
