@@ -119,12 +119,19 @@ class Consensus(stores.Objects):
         block fails or rows are missing, no partial output remains, and an existing store at ``path`` is kept.
         """
         with new_store(path, overwrite, KIND) as folder:
-            writer = ConsensusWriter(folder, n_objects, n_clusters, min(chunk_rows, n_objects), memberships)
-            entry, names = None, list[str]()
+            facts = {"n_objects": n_objects, "n_clusters": n_clusters, "has_memberships": memberships}
+            chunk_rows = min(chunk_rows, n_objects)
+            writer, names = ConsensusWriter(folder, {**facts, "chunk_rows": chunk_rows}), list[str]()
             if ids is not None:
-                entry, names = stores.write_ids(folder, ids, n_objects, writer.facts["chunk_rows"])
+                writer.body["ids"], names = stores.write_ids(folder, ids, n_objects, chunk_rows)
             yield writer
-            write_head(folder, KIND, writer.body() | {"ids": entry}, [*writer.arrays, *names])
+            n_chunks = -(-n_objects // chunk_rows) * len(writer.arrays)
+            if n_missing := n_chunks - len(writer.written):
+                raise InvalidInputError(
+                    f"{n_missing} of {n_chunks} chunks were not written; write every row."
+                )
+            writer.body["digest"] = digest_text(sum(writer.written.values()))
+            write_head(folder, KIND, writer.body, [*writer.arrays, *names])
 
     @property
     def labels(self) -> np.ndarray:
@@ -338,26 +345,19 @@ def write_rows(arrays: Mapping[str, StoredArray], start: int, columns: Any) -> W
 class ConsensusWriter:
     """Writes a consensus block by block, in any order; made by `Consensus.create`."""
 
-    def __init__(
-        self, folder: Place, n_objects: int, n_clusters: int, chunk_rows: int, memberships: bool
-    ) -> None:
-        self.facts: dict[str, Any] = {
-            "n_objects": n_objects,
-            "n_clusters": n_clusters,
-            "has_memberships": memberships,
-            "chunk_rows": chunk_rows,
-        }
+    def __init__(self, folder: Place, facts: dict[str, Any]) -> None:
+        self.body: dict[str, Any] = {**facts, "trust": None, "ids": None, "files": {}}
+        """The body of the head."""
+        self.body |= {name: {} for name in ("history", "parameters", "results", "provenance")}
         self.arrays: dict[str, StoredArray] = {}
         """What `write_rows` writes to."""
+        self.written: Written = {}
         self._folder = folder
-        self._written: Written = {}
-        self._body: dict[str, Any] = {"trust": None, "files": {}}
-        self._body |= {name: {} for name in ("history", "parameters", "results", "provenance")}
         self.create_arrays()
 
     def create_arrays(self, *, trust: bool = False) -> None:
         """Create the arrays that are not there yet, with ``trust`` those of `TRUST`."""
-        for name, array in arrays_of(KIND, {**self.facts, "trust": trust or None}).items():
+        for name, array in arrays_of(KIND, {**self.body, "trust": trust or None}).items():
             if name not in self.arrays:
                 self.arrays[name] = StoredArray.create(self._folder / name, array)
 
@@ -371,16 +371,16 @@ class ConsensusWriter:
 
     def note(self, written: Written) -> None:
         """Record rows that were written, in this process or another."""
-        self._written |= written
+        self.written |= written
 
     def describe_trust(self, clusters: Any, partitions: Any, temperature: float) -> None:
         """Set the tables that go with the arrays of `TRUST`."""
         tables = {"clusters": clusters.to_pydict(), "partitions": partitions.to_pydict()}
-        self._body["trust"] = {"temperature": temperature, **tables}
+        self.body["trust"] = {"temperature": temperature, **tables}
 
     def write_parts(self, name: str, facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write facts and arrays to the file `PLACING` or `TREE`."""
-        self._body["files"] |= stores.write_files(self._folder, {name: pack(facts, arrays)})
+        self.body["files"] |= stores.write_files(self._folder, {name: pack(facts, arrays)})
 
     def describe(
         self, *, history: Any = None, parameters: Any = None, results: Any = None, provenance: Any = None
@@ -388,14 +388,7 @@ class ConsensusWriter:
         """Set mappings that describe the solve in the head; values that JSON cannot represent become text."""
         lists = None if history is None else {name: list(values) for name, values in history.items()}
         given = {"history": lists, "parameters": parameters, "results": results, "provenance": provenance}
-        self._body |= {name: _as_json(values) for name, values in given.items() if values is not None}
-
-    def body(self) -> dict[str, Any]:
-        """Return the body of the head, without ids; raises InvalidInputError if rows are missing."""
-        n_chunks = -(-self.facts["n_objects"] // self.facts["chunk_rows"]) * len(self.arrays)
-        if n_missing := n_chunks - len(self._written):
-            raise InvalidInputError(f"{n_missing} of {n_chunks} chunks were not written; write every row.")
-        return {**self.facts, "digest": digest_text(sum(self._written.values())), **self._body}
+        self.body |= {name: _as_json(values) for name, values in given.items() if values is not None}
 
 
 def fit_results(model: Any) -> dict[str, Any]:
