@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.disk.commit import names_parquet, new_store
-from bigcons.disk.files import Place, StorePath
+from bigcons.disk.files import StorePath
 from bigcons.disk.places import temporary_folder
 from bigcons.disk.schema import MISSING, PAIR_COLUMNS
 from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError, InvalidPairsError, shown
@@ -57,7 +57,7 @@ from bigcons.io.labels import (
 from bigcons.io.sources import Rows, Source, as_table, columns_of, open_source
 from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks, rows_within
 from bigcons.progress import Progress, progress
-from bigcons.store.ensemble_store import KIND, SUM_TOLERANCE, Categories, Content, Header, RowsWriter
+from bigcons.store.ensemble_store import KIND, SUM_TOLERANCE, Categories, Content, Header, write_ensemble
 from bigcons.store.generator import Generator
 from bigcons.store.pair_rows import MAX_OBJECTS, MAX_SEEN, OBJECT_BYTES, PAIR_BYTES, Edges
 from bigcons.validation import check_int
@@ -68,18 +68,7 @@ from bigcons.validation import check_int
 def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
     """Store what is given as a new ensemble; the suffix tells if in Parquet."""
     with new_store(path, overwrite, KIND) as folder:
-        write_rows(folder, content, is_parquet=names_parquet(path))
-
-
-def write_rows(folder: Place, content: Content, *, is_parquet: bool) -> None:
-    """Write what is given to the folder of a store."""
-    header = content.header
-    writer = RowsWriter(folder, header, content.categories, parquet=is_parquet)
-    with progress("labels to the store", header.n_objects) as listener:
-        for block in rechunk(content.blocks, header.chunk_rows):
-            writer.write(block.astype(header.dtype, copy=False))
-            listener.advance(len(block))
-    writer.commit()
+        write_ensemble(folder, content, is_parquet=names_parquet(path))
 
 
 def hold(content: Content, listener: Progress | None = None) -> tuple[np.ndarray, Header, Categories]:

@@ -30,6 +30,7 @@ from bigcons.store.ensemble_store import (
     Content,
     Header,
     StoredRows,
+    write_ensemble,
 )
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.store import Objects, ids_of, reopened
@@ -580,7 +581,7 @@ class Ensemble(Objects):
         with commit.new_store(place, overwrite=True, kind=KIND) as folder:
             stored = StoredRows(place)
             grown = grow(stored.header, stored.categories(), stored.read)
-            building.write_rows(folder, grown, is_parquet=stored.is_parquet)
+            write_ensemble(folder, grown, is_parquet=stored.is_parquet)
         stored = StoredRows(place)
         self._take(stored, stored.header, None)
         return self

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -23,9 +23,10 @@ from bigcons.disk.places import local_path
 from bigcons.disk.schema import MISSING, arrays_of, chunk_columns
 from bigcons.errors import InvalidInputError
 from bigcons.io.columns import Ids, canonical
-from bigcons.io.labels import Encoding, label_dtype, observed
+from bigcons.io.labels import Encoding, label_dtype, observed, rechunk
 from bigcons.io.sources import footer_of
 from bigcons.memory import Block, row_blocks
+from bigcons.progress import progress
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.store import Store, consistent, write_files, write_ids
 
@@ -335,58 +336,75 @@ def part_name(number: int) -> str:
     return f"part-{number:05}.parquet"
 
 
-class RowsWriter:
-    """Writes the rows of a store to an empty ``folder``, chunk by chunk; ``parquet`` or Zarr."""
+def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None:
+    """Write an ensemble to the empty folder of a store, block by block.
 
-    def __init__(
-        self, folder: Place, header: Header, categories: Categories, *, parquet: bool = False
-    ) -> None:
-        if parquet and header.is_soft:
-            raise InvalidInputError("soft clusterings are not stored in Parquet; store them as .zarr.")
-        self.folder: Place = folder
-        self.header: Header = header
-        self._categories = categories
-        self._next_row = self._total = 0
-        self._footers: list[int] = []
-        self._body: dict[str, Any] = {
-            "n_objects": header.n_objects,
-            "names": header.names,
-            "n_clusters": header.n_clusters.tolist(),
-            "n_labeled": header.n_labeled,
-            "dtype": header.dtype.name,
-            "chunk_rows": header.chunk_rows,
-            "provenance": header.provenance,
-            "ids": None if header.ids is None else header.ids.facts._asdict(),
-            "footers": self._footers if parquet else None,
-        }
-        self._schema = _schema_of(header, categories) if parquet else None
-        self._arrays: dict[str, StoredArray] = {}
-        if not parquet:
-            for name, array in arrays_of(KIND, self._body).items():
-                self._arrays[name] = StoredArray.create(folder / name, array)
-        self._ids = header.ids.hold() if parquet and header.ids is not None else None
+    Raises InvalidInputError unless there are as many rows as the header says.
+    """
+    header, categories = content.header, content.categories
+    if is_parquet and header.is_soft:
+        raise InvalidInputError("soft clusterings are not stored in Parquet; store them as .zarr.")
+    body: dict[str, Any] = {
+        "n_objects": header.n_objects,
+        "names": header.names,
+        "n_clusters": header.n_clusters.tolist(),
+        "n_labeled": header.n_labeled,
+        "dtype": header.dtype.name,
+        "chunk_rows": header.chunk_rows,
+        "provenance": header.provenance,
+        "ids": None if header.ids is None else header.ids.facts._asdict(),
+        "footers": [] if is_parquet else None,
+    }
+    names, prefix = list[str](), "_" if is_parquet else ""
+    if is_parquet:
+        write = _parts_writer(folder, header, categories, body["footers"])
+    else:
+        ((name, array),) = arrays_of(KIND, body).items()
+        stored = StoredArray.create(folder / name, array)
+        names.append(name)
+    start = total = 0
+    with progress("labels to the store", header.n_objects) as listener:
+        for number, rows in enumerate(rechunk(content.blocks, header.chunk_rows)):
+            block = rows.astype(header.dtype, copy=False)
+            if is_parquet:
+                write(number, block)
+                total += header.digest(Block(number, start, start + len(block)), block)
+            else:
+                total += sum(stored.write(start, block).values())
+            start += len(block)
+            listener.advance(len(block))
+    if start != header.n_objects:
+        raise InvalidInputError(
+            f"labels has {start:,} objects but {header.n_objects:,} were counted in the first pass; "
+            "pass labels that do not change."
+        )
+    if header.ids is not None and not is_parquet:
+        names += write_ids(folder, header.ids, header.n_objects, header.chunk_rows)[1]
+    values = [None if known is None else known.tolist() for known in categories]
+    data = b"" if all(known is None for known in values) else json.dumps(values).encode()
+    generator = b"" if header.generator is None else header.generator.to_bytes()
+    files = {f"{prefix}categories.json": data, f"{prefix}generator.npz": generator}
+    body |= {"files": write_files(folder, files), "digest": digest_text(total)}
+    write_head(folder, KIND, body, names, parquet=is_parquet)
 
-    def write(self, block: np.ndarray) -> None:
-        """Write the next ``chunk_rows`` rows, fewer at the end."""
-        start, header = self._next_row, self.header
-        self._next_row += len(block)
-        number = start // header.chunk_rows
-        if self._schema is None:
-            self._total += sum(sum(array.write(start, block).values()) for array in self._arrays.values())
-            return
-        self._footers.append(self._write_part(number, block))
-        self._total += header.digest(Block(number, start, self._next_row), block)
 
-    def _write_part(self, number: int, block: np.ndarray) -> int:
-        """Write a chunk of rows, and their ids, as a Parquet file; return the CRC-32 of its footer."""
-        import pyarrow as pa
-        from pyarrow import parquet
+def _parts_writer(
+    folder: Place, header: Header, categories: Categories, footers: list[int]
+) -> Callable[[int, np.ndarray], None]:
+    """Return the function that writes a chunk of rows, by its number, and their ids as a Parquet file.
 
-        header, path = self.header, local_path(str(self.folder / part_name(number)))
-        columns = []
-        if self._ids is not None:
-            columns.append(self._ids.values.slice(number * header.chunk_rows, len(block)))
-        for codes, values in zip(np.ascontiguousarray(block.T), self._categories, strict=True):
+    It appends the CRC-32 of the file's footer to ``footers``.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schema = _schema_of(header, categories)
+    ids = None if header.ids is None else header.ids.hold().values
+
+    def write(number: int, block: np.ndarray) -> None:
+        path = local_path(str(folder / part_name(number)))
+        columns = [] if ids is None else [ids.slice(number * header.chunk_rows, len(block))]
+        for codes, values in zip(np.ascontiguousarray(block.T), categories, strict=True):
             missing = codes < 0
             if values is None:
                 columns.append(pa.array(codes, mask=missing))
@@ -395,30 +413,14 @@ class RowsWriter:
                 columns.append(pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string())))
             else:
                 columns.append(pa.array(values.astype(np.int64)[codes], mask=missing))
-        table = pa.Table.from_arrays(columns, schema=self._schema)
         how: dict[str, Any] = {"compression": "zstd", "use_dictionary": header.names}
         how |= {"write_statistics": False, "write_page_checksum": True}
-        with parquet.ParquetWriter(path, self._schema, **how) as writer:
+        with parquet.ParquetWriter(path, schema, **how) as writer:
+            table = pa.Table.from_arrays(columns, schema=schema)
             writer.write_table(table, row_group_size=max(len(block), 1))
-        return zlib.crc32(footer_of(path))
+        footers.append(zlib.crc32(footer_of(path)))
 
-    def commit(self) -> None:
-        """Write what belongs to the rows, and the head; raises InvalidInputError unless all were written."""
-        header, names = self.header, list(self._arrays)
-        if self._next_row != header.n_objects:
-            raise InvalidInputError(
-                f"labels has {self._next_row:,} objects but {header.n_objects:,} were counted in the first "
-                "pass; pass labels that do not change."
-            )
-        if header.ids is not None and self._schema is None:
-            names += write_ids(self.folder, header.ids, header.n_objects, header.chunk_rows)[1]
-        values = [None if known is None else known.tolist() for known in self._categories]
-        data = b"" if all(known is None for known in values) else json.dumps(values).encode()
-        generator = b"" if header.generator is None else header.generator.to_bytes()
-        prefix = "" if self._schema is None else "_"
-        files = {f"{prefix}categories.json": data, f"{prefix}generator.npz": generator}
-        body = self._body | {"files": write_files(self.folder, files), "digest": digest_text(self._total)}
-        write_head(self.folder, KIND, body, names, parquet=self._schema is not None)
+    return write
 
 
 def _schema_of(header: Header, categories: Categories) -> Any:
