@@ -984,6 +984,8 @@ def _open(x: Any, role: str, how: Selection) -> Source:
     package, name = type(x).__module__.partition(".")[0], type(x).__name__
     if isinstance(x, Source):
         return x
+    if isinstance(x, np.ndarray):
+        return array_source(x, role)
     if isinstance(x, (str, os.PathLike)):
         is_anndata = os.fspath(x).lower().endswith(".h5ad")
         return _open_h5ad(x, role, how) if is_anndata else open_path(x, role, how)
