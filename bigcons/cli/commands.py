@@ -24,7 +24,7 @@ from bigcons.cli.options import (
     output_option,
     table,
 )
-from bigcons.errors import InvalidInputError, StoreExistsError
+from bigcons.errors import InvalidInputError
 
 
 @command(
@@ -40,24 +40,15 @@ def demo(size: int, out: str, random_state: int) -> None:
     by the consensus tree, the default of the other commands. A table has the accuracy and the time of both. A
     demo that was interrupted resumes.
     """
-    import numpy as np
-
-    from bigcons.disk.places import disk_errors
-
     folder = Path(out)
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "truth.npy").exists():
-        raise StoreExistsError(f"{folder} holds other files; choose another folder.", path=folder)
-    folder.mkdir(parents=True, exist_ok=True)
     features, truth = bc.datasets.planted_features(size, random_state=random_state)
-    with disk_errors(folder):
-        np.save(folder / "truth.npy", truth)
     ensemble, solved, began = folder / "ensemble.zarr", folder / "consensus.zarr", time.perf_counter()
     bc.generate.kmeans(features, n_clusters=(2, 10), sample=0.5, out=ensemble, random_state=random_state)
     steps: list[dict[str, Any]] = []
     generated = {"step": "100 partitions", "seconds": time.perf_counter() - began}
     for method, output in ((bc.PCC, None), (bc.ConsensusTree, solved)):
         began = time.perf_counter()
-        model = method(3, random_state=random_state).fit(ensemble, out=output, overwrite=True)
+        model = method(3, random_state=random_state).fit(ensemble, out=output)
         steps.append({
             "step": method.__name__,
             "seconds": time.perf_counter() - began,
@@ -251,8 +242,8 @@ def run(
            "label; names of the columns with its object, partition and label."),
     option("--memberships", is_flag=True,
            help="TABLES are memberships, one for each partition, with a column for each cluster."),
-    option("--pairs", is_flag=True, help="TABLES has pairs of objects, for `bigcons solve --pairs`; "
-           "--columns are then its four columns.  [default: i,j,n_agree,n_seen]"),
+    option("--pairs", is_flag=True, help="TABLES has pairs of objects, for `bigcons solve --pairs`, in the "
+           "columns i, j, n_agree and n_seen."),
     option("--n-objects", type=click.IntRange(min=1), help="Number of objects in --pairs.  [default: as a "
            ".parquet of bigcons states, else the largest in a pair, plus 1]"),
     *("memory", "overwrite"),
