@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from bigcons import Consensus, Ensemble
+from bigcons import Ensemble
 from bigcons.cli import main
 from tests.support.stores import values_of
 
@@ -58,8 +58,6 @@ def test_import__with_what_is_missing(ok, run):
     options = [*options, "--columns", "a,b"]
     ok("import", "x.csv", *options, "-o", "e.zarr")
     assert values_of(Ensemble.open("e.zarr")) == [["B", 0], [None, None], ["T", -1]]
-    ok("solve", "x.csv", *options, "-k", 2, "-m", "best", "-o", "c.zarr")
-    assert Consensus.open("c.zarr").n_objects == 3
     told = run("import", "x.csv", "--missing", "3", "--columns", "a,b", "-o", "e.zarr")
     assert "was made with --missing " in told.stderr
 

@@ -145,13 +145,6 @@ def test_import_labels__reads_shards_and_tells_that_they_are_damaged(tmp_path, l
         import_labels(tmp_path / "l.zarr", tmp_path / "e2")
 
 
-def test_import_labels__rejects_what_exists_before_it_reads(tmp_path, labels):
-    Ensemble.from_labels(labels).save(tmp_path / "e")
-    with pytest.raises(StoreExistsError):
-        import_labels(tmp_path / "never read.npy", tmp_path / "e")
-    assert import_labels(labels[:5], tmp_path / "e", overwrite=True).n_objects == 5
-
-
 def test_import_labels__again_finds_its_result_but_not_one_that_was_appended_to(tmp_path, labels):
     np.save(tmp_path / "l.npy", labels)
     asked = {"columns": np.array([0, 1]), "chunk_rows": np.int64(64)}

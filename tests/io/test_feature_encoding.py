@@ -134,14 +134,13 @@ def test_encoding__hashes_many_values_into_few_columns_without_keeping_them():
     np.testing.assert_array_equal(points[:100], points[100:200])
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "array"])
+@pytest.mark.parametrize("kind", ["csv", "pandas", "array"])
 def test_encoding__takes_numbers_that_are_named_as_categories_as_text(tmp_path, kind):
     rng, n = np.random.default_rng(0), 300
     codes = rng.choice([10115.0, 1.5, -99.0, np.nan], n)
     frame = pd.DataFrame({"x": rng.normal(size=n).round(3), "zip": codes, "row": np.arange(n)})
     sources = {
         "csv": lambda: frame.to_csv(tmp_path / "x.csv", index=False) or tmp_path / "x.csv",
-        "parquet": lambda: frame.to_parquet(tmp_path / "x.parquet", index=False) or tmp_path / "x.parquet",
         "pandas": lambda: frame,
         "array": lambda: frame.to_numpy(),
     }
