@@ -99,7 +99,8 @@ def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
     """
     counts = counts_dtype(int(edges.n_seen.max(initial=0)))
     n_agree, n_seen = (np.tile(column.astype(counts), 2) for column in edges[2:])
-    row, column = np.concatenate([edges.i, edges.j]), np.concatenate([edges.j, edges.i])
+    # in this order the columns of every row ascend already
+    row, column = np.concatenate([edges.j, edges.i]), np.concatenate([edges.i, edges.j])
     return rows_of_entries(row, column, n_agree, n_seen, n_rows=n_objects, n_objects=n_objects)
 
 
