@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from shlex import join, quote
 from typing import Any
@@ -24,7 +25,8 @@ from bigcons.cli.options import (
     output_option,
     table,
 )
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.memory import PROCESS_BYTES, parse_size
 
 
 @command(
@@ -182,7 +184,8 @@ def run(
     generate`, and need not fit in memory; each step keeps to the memory budget. A budget that is too small
     for the method is refused before generating, with -k auto once the number is known. Repeating the command
     resumes an interrupted run and finds the result of a finished one; an ensemble that is there is used for
-    another -k, too. What was chosen is printed, with the time of each step.
+    another -k, too. What was chosen is printed, with the time of each step, after the columns of few values,
+    if any, of which each cluster has only one.
     """
     if n_clusters is None:
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
@@ -206,6 +209,15 @@ def run(
     with cli.telling_finished(consensus_path, "run", overwrite) as is_there:
         model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
     solve_seconds = None if is_there else time.perf_counter() - generated
+    followed: list[str] = []
+    if not data.is_sparse:  # else of very many columns, none of which stands out
+        chosen, solved = _selected(features, reading, *CHOSEN), bc.Consensus.open(consensus_path)
+        left = max(parse_size(options["memory"]) - PROCESS_BYTES, 1000)
+        with suppress(MemoryBudgetError):  # not even a few rows fit
+            profiles = bc.metrics.cluster_profiles(chosen, solved, memory=left)
+            followed = profiles.followed
+            if followed:
+                click.echo(profiles.followed_in_words(), err=True)
     result = {
         "ensemble": {
             "path": ensemble_path,
@@ -224,7 +236,7 @@ def run(
         },
     }
     emit(
-        {"kind": "run", **result},
+        {"kind": "run", **result, "followed": followed},
         cli.facts(result),
         *_ending(consensus_path, ensemble_path, out.rstrip("/")),
     )

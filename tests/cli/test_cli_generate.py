@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyarrow import csv
+from pyarrow import csv, parquet
 
 from bigcons import Consensus, Ensemble, datasets, generate
 from bigcons.cli import main
@@ -171,3 +171,20 @@ def test_run__generates_and_solves_and_finds_its_results(run, tmp_path):
     choice = json.loads(result.stdout)["consensus"]["n_clusters_choice"]
     (chosen,) = re.findall(r"^NClustersChoice\((\d+) ", choice)
     assert int(chosen) == len(np.unique(Consensus.open("auto/consensus.zarr").labels)) in (3, 4)
+
+
+@pytest.mark.parametrize("of", ["classes", "noise"])
+def test_run__names_the_column_that_the_clusters_follow(run, of):
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(600, 6))
+    points += 6 * rng.normal(size=(3, 6))[rng.integers(3, size=600)] * (of == "classes")
+    columns = {f"x{c}": points[:, c] for c in range(6)} | {"city": rng.choice(list("abcdefgh"), 600)}
+    parquet.write_table(pa.table(columns | {"member": rng.random(600) < 0.5}), "features.parquet")
+    told, others = (
+        run(f"run features.parquet -k 6 --n-partitions 16 --json {options}")
+        for options in ("-o with", "-o without --drop member")
+    )
+    assert json.loads(others.stdout)["followed"] == []
+    # landmarks do not see a column of two values: in noise it makes no cluster
+    assert json.loads(told.stdout)["followed"] == (["member"] if of == "classes" else [])
+    assert ("The clusters follow 'member': " in told.stderr) == (of == "classes")
