@@ -43,6 +43,7 @@ from bigcons.io.columns import (
     MissingRule,
     Selection,
     choose,
+    given_for,
     is_index,
     loose_number,
     missing_rule,
@@ -944,8 +945,14 @@ def open_source(
     are_paths = choice.sep is not None and isinstance(held, (list, tuple))  # of any suffix
     source = open_files([*map(file_of, held)], role, choice) if are_paths else _open(held, role, choice)
     is_ensemble = hasattr(held, "categories") and hasattr(held, "n_partitions")
-    if is_ensemble and choice.missing is not None:
-        raise InvalidInputError("missing= is for tables, not an ensemble; leave it out.", parameter="missing")
+    is_table = role in ("labels", "features") and not is_ensemble and not source.is_sparse
+    is_of_text, has_features = source.is_text or source.text is not None, role == "features"
+    has_effect = {"missing": is_table, "categorical": is_table and has_features, "header": is_of_text}
+    has_effect |= {"sep": is_of_text, "decimal": is_of_text and has_features}
+    for name in given_for(x):
+        if not has_effect.get(name, True):
+            what = "an ensemble" if is_ensemble else f"{role} in {describe(held)}"
+            raise InvalidInputError(f"{name}= has no effect on {what}; leave it out.", parameter=name)
     if role == "pairs":  # whose columns are chosen by name
         return source
     if role == "labels" and source.where == "obs" and choice.columns is None:

@@ -111,8 +111,22 @@ def test_votes__of_new_objects_are_those_of_the_fit():
     assert model.predict(np.array([[-1] * 3, [1] * 3])).tolist() == [model.labels_[2], model.labels_[0]]
 
 
+@pytest.mark.parametrize(
+    ("read", "options", "message"),
+    [
+        (Ensemble.from_labels, {"sep": ";"}, "sep= has no effect on labels in ndarray"),
+        (Ensemble.from_labels, {"categorical": "a"}, "categorical= has no effect on labels in ndarray"),
+        (bc.generate.kmeans, {"decimal": ","}, "decimal= has no effect on features in ndarray"),
+        (bc.generate.kmeans, {"header": False}, "header= has no effect on features in ndarray"),
+    ],
+)
+def test_options_of_reading__are_for_what_they_change(read, options, message):
+    with refused(message):
+        read(bc.select(np.zeros((4, 2), int), **options))
+
+
 def test_missing__is_for_tables(tmp_path):
     stored = Ensemble.from_labels([[0], [1]]).save(tmp_path / "e.zarr")
     for source in (stored, tmp_path / "e.zarr"):
-        with refused("missing= is for tables, not an ensemble"):
+        with refused("missing= has no effect on an ensemble"):
             Ensemble.from_labels(source, missing=0)
