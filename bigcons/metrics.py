@@ -787,7 +787,8 @@ class MembershipRows:
 
     def __init__(self, name: str, memberships: Any, n_objects: int | None = None, what: str = "") -> None:
         """Refuse what has no rows, or not ``n_objects`` of them, which ``what`` has."""
-        self.name, self._source = name, memberships
+        self.name: str = name
+        self._source = memberships
         self.labels: Any = None
         if hasattr(memberships, "fit") or hasattr(memberships, "n_partitions"):
             refuse_without_memberships(memberships)
@@ -801,7 +802,8 @@ class MembershipRows:
             raise InvalidInputError(
                 f"{name} has shape {rows.shape}; pass memberships (n_objects, n_clusters), not empty."
             )
-        self.n_objects, self.n_clusters = map(int, rows.shape)
+        self.n_objects: int = int(rows.shape[0])
+        self.n_clusters: int = int(rows.shape[1])
         if n_objects is not None:
             tables.refuse_other_objects(name, self.n_objects, None, what, n_objects)
 
