@@ -52,6 +52,7 @@ def test_choosing__tree_has_what_its_comments_say():
     assert tree.cut(min_support=0.95, min_size=50).max() + 1 == names["labels"].max() + 1 == 4
 
 
+@pytest.mark.slow
 def test_large_data__script_for_a_cluster_runs(tmp_path):
     (code,) = [block for block in blocks_of(DOCS / "large-data.md") if "__main__" in block]
     bigcons.datasets.planted_ensemble(2000, 20, random_state=0)[0].save(tmp_path / "ensemble.zarr")

@@ -115,6 +115,7 @@ def calls(folder):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="comprehensions are functions in Python 3.11 only")
 @pytest.mark.parametrize("name", WALKS)
 def test_call__walks_through_no_more_than_it_did(name, tmp_path):

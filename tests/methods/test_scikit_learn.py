@@ -34,7 +34,7 @@ NOT_KEPT = {
 }
 
 
-@pytest.mark.parametrize("method", ["pcc", "eac-single"])
+@pytest.mark.parametrize("method", [pytest.param("pcc", marks=pytest.mark.slow), "eac-single"])
 def test_methods__pass_scikit_learn_s_checks_with_stated_exemptions(method):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -137,7 +137,9 @@ def blobs():
     [
         EnsembleGenerator(5),
         pytest.param(ConsensusClustering(3, generator=EnsembleGenerator(5)), marks=pytest.mark.slow),
-        ConsensusClustering(3, consensus="hbgf", generator=EnsembleGenerator(5)),
+        pytest.param(
+            ConsensusClustering(3, consensus="hbgf", generator=EnsembleGenerator(5)), marks=pytest.mark.slow
+        ),
     ],
     ids=["generator", "soft", "hard"],
 )

@@ -208,6 +208,7 @@ def test_memory__is_refused_before_anything_is_read():
         ConsensusTree(6, memory="1MB", client=engine).fit(ensemble)
 
 
+@pytest.mark.slow
 def test_fine_base_clusters__are_grouped_by_all_objects(tmp_path):
     """Eight classes in partitions of clusters of 20 objects, half of the labels missing."""
     shape = {"shares": [1 / 8] * 8, "n_clusters": (1000, 1000), "hard_share": 0.0}
