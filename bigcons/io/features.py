@@ -532,7 +532,7 @@ class Features:
     def _refuse_ids(self, codes: Sequence[ColumnCode]) -> None:
         """Raise InvalidInputError for columns with a different whole number or text in each of many rows."""
         like_ids = []
-        rows = min(max(VALUES_TOGETHER // len(codes), 1024), BLOCK_ROWS)
+        rows = min(max(VALUES_TOGETHER // (8 * len(codes)), 1024), BLOCK_ROWS)
         batch: Rows = next(iter(self._table.batches(rows)), [])
         for c, column in enumerate(batch):
             if len(column) < 200 or c in self._table.categorical or codes[c].kind == DATE:
