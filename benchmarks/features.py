@@ -16,6 +16,7 @@ default              bigcons: its default ensemble of the features, and a consen
 landmarks            bigcons: spectral clusterings on landmarks alone, and a consensus
 halves               bigcons: 100 k-means of halves with 2 to 10 clusters, and a consensus
 default, hbgf        bigcons: the default ensemble, and HBGF, which needs a number
+default, trees       bigcons: the default, but no k-means in the embedding of the labels beside the trees
 ===================  =====================================================================================
 
 Objects outside of the sample of 2,000 get the cluster of the nearest sampled object, and noise that of the
@@ -41,6 +42,7 @@ from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from accuracy import append, without
@@ -51,6 +53,7 @@ import bigcons as bc
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.run.engine import one_thread
 from bigcons.seeding import generator
+from bigcons.trust.groups import Sample
 
 RESULTS = Path(__file__).parent / "results"
 SAMPLE, MOST_CLUSTERS, CLEAR = 2000, 25, 0.05
@@ -193,11 +196,18 @@ def hbgf(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
     return np.asarray(bc.consensus(ensemble, n_clusters, "hbgf", random_state=seed).labels_)
 
 
+def by_trees(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
+    """Return the default without the cut that k-means in the embedding makes where a number is given."""
+    with patch.object(Sample, "divided", return_value=None):
+        return BIGCONS[DEFAULT](x, n_clusters, seed)
+
+
 BIGCONS: dict[str, Contender] = {
     "default": by_consensus(bc.generate.mixed, {}),
     "landmarks": by_consensus(bc.generate.landmarks, {}),
     "halves": by_consensus(bc.generate.kmeans, {}),
     "default, hbgf": hbgf,
+    "default, trees": by_trees,
 }
 DEFAULT, BASE = "default", "k-means"
 
@@ -210,7 +220,7 @@ GIVEN: dict[str, Contender] = {
     "HDBSCAN": hdbscan,
 } | BIGCONS
 FREE: dict[str, Contender] = {BASE: kmeans_silhouette, "Leiden": leiden, "HDBSCAN": hdbscan}
-FREE |= {name: solve for name, solve in BIGCONS.items() if solve is not hbgf}
+FREE |= {name: solve for name, solve in BIGCONS.items() if solve not in (hbgf, by_trees)}
 """Contenders that are given the number of classes, and that are not."""
 
 NEEDS = {"Leiden": "leidenalg"}
