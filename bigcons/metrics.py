@@ -1047,7 +1047,7 @@ class ClusterProfiles(NamedTuple):
         each, them = ("it", "it") if len(self.followed) == 1 else ("each of them", "them")
         return (
             f"The clusters follow {shown(self.followed)}: almost all objects of a cluster have the same "
-            f"value of {each}. If that is no finding, make partitions without {them} (drop=, --drop)."
+            f"value of {each}. If that is no finding, make partitions without {them}, by drop= (--drop)."
         )
 
 

@@ -490,7 +490,7 @@ class Features:
         if refused:
             raise InvalidInputError(
                 f"{self.where} has columns of types that are no features, {', '.join(refused[:20])}; leave "
-                "them out (drop=, --drop), or convert them, lists to columns."
+                "them out by drop= (--drop), or convert them, lists to columns."
             )
         if texts := [c for c, code in enumerate(codes) if code.kind == CATEGORY]:
             self._learn_texts(codes, texts)
@@ -548,7 +548,7 @@ class Features:
             name = like_ids[0]
             raise InvalidInputError(
                 f"{self.where} has another whole number or text in every row of column {shown(like_ids)}; "
-                f"pass id={name!r} (--id {name}), leave it out (drop=, --drop), or name all features in "
+                f"pass id={name!r} (--id {name}), leave it out by drop= (--drop), or name all features in "
                 "columns= (--columns)."
             )
 

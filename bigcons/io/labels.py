@@ -328,7 +328,7 @@ def refuse_no_objects(
                 what += "it to Ensemble.from_long (bigcons import --long)"
     if what:
         raise InvalidInputError(
-            f"{where} may be {what}; or name the columns (columns=, --columns) if each is a partition."
+            f"{where} may be {what}; or name the columns in columns= (--columns) if each is a partition."
         )
 
 

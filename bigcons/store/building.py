@@ -208,7 +208,7 @@ def with_objects(source: Source | SoftSources, header: Header, categories: Categ
     elif source.n_columns != len(header.names) or not (_generic(source.names) or _generic(header.names)):
         raise InvalidInputError(
             f"{source.where} has other columns than the {len(header.names)} partitions of the ensemble, "
-            f"{shown(header.names)}; leave some out (drop=, --drop), or add empty ones."
+            f"{shown(header.names)}; leave some out by drop= (--drop), or add empty ones."
         )
     both = zip(header.n_clusters, categories, strict=True)
     known = [np.arange(k) if values is None else values for k, values in both]
