@@ -159,8 +159,8 @@ class ConsensusTree(ConsensusClusterer):
     the partitions that separate two clusters do so. Both are cut, spherical k-means of the embedding makes as
     many clusters, and what has the largest product of mean normalized mutual information with the partitions
     and mean distinctness is taken: see `bigcons.trust.groups`. A lone object of the sample is no cluster
-    where a tree has as many others. The groups that are cut are those in which structure is judged; of "auto",
-    those in which the number was found, by the better tree, which is ``tree_``.
+    where a tree has as many others. Structure is judged in the groups that are cut; "auto" cuts those in
+    which the number was found, by the better tree, which is ``tree_``.
     Where a sample has fewer than 4 labels for each of many base clusters, groups are of all objects, three
     for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.
     Objects of the sample move to their most probable cluster by their labels, some of which may be errors.
