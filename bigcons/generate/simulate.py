@@ -12,6 +12,7 @@ import numpy as np
 
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidInputError
+from bigcons.io.columns import NONE_MISSING
 from bigcons.io.sources import columns_source, values_of
 from bigcons.kernels.draws import draw_labels
 from bigcons.memory import row_blocks
@@ -119,7 +120,9 @@ def mask_labels(ensemble: object, share: float, *, random_state: SeedLike = None
         labels.flat[rng.choice(labels.size, size=last - first, replace=False, shuffle=False)] = MISSING
     columns = [values_of(codes, values) for codes, values in zip(masked.T, whole.categories, strict=True)]
     provenance = {"generator": "mask_labels", "share": share, "seed": seed, "of": whole.provenance}
-    return _ensemble_of(columns, provenance, list(whole.names))
+    source = columns_source(columns, whole.n_objects, list(whole.names))
+    source.rule = NONE_MISSING  # negative numbers that are labels stay labels
+    return ensemble_of(source, provenance=provenance)
 
 
 def noisy_copies(
@@ -179,6 +182,6 @@ def noisy_copies(
     return _ensemble_of(copies, provenance)
 
 
-def _ensemble_of(columns: Any, provenance: dict[str, Any], names: list[str] | None = None) -> Ensemble:
+def _ensemble_of(columns: Any, provenance: dict[str, Any]) -> Ensemble:
     """Return the ensemble of the labels (n_partitions, n_objects) of partitions."""
-    return ensemble_of(columns_source(columns, len(columns[0]), names), provenance=provenance)
+    return ensemble_of(columns_source(columns, len(columns[0])), provenance=provenance)

@@ -132,6 +132,16 @@ def test_mask_labels__keeps_names_and_values():
         assert all(value in (None, original) for value, original in zip(found, row, strict=True))
 
 
+def test_mask_labels__keeps_negative_numbers_that_are_labels():
+    votes = np.tile([[-1], [1], [0]], (20, 3))
+    spoiled = generate.mask_labels(Ensemble.from_labels(votes, missing=[]), 0.25, random_state=0)
+    found = np.array([row if None not in row else [9, 9, 9] for row in values_of(spoiled)])
+    is_whole = (found != 9).all(axis=1)
+    assert is_whole.any()
+    np.testing.assert_array_equal(found[is_whole], votes[is_whole])
+    assert sum(value is None for row in values_of(spoiled) for value in row) == round(0.25 * votes.size)
+
+
 @pytest.mark.parametrize(
     ("share", "message"),
     [
