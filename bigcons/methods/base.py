@@ -296,17 +296,20 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         finally:
             self.n_clusters, self._search = asked, None
 
-    def _judge_sample(self, rows: np.ndarray, sample: Sample | None, n_groups: int) -> NClustersChoice | None:
+    def _judge_sample(
+        self, rows: np.ndarray, sample: Sample | None, most_groups: int
+    ) -> NClustersChoice | None:
         """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is needed.
 
-        None is a sample that says too little of the base clusters. A number that has been chosen has been
-        judged.
+        In the groups of a tree that is cut at ``n_clusters`` or, where more seem to be clusters, in more, at
+        most so many; ``_search`` has them. None is a sample that says too little of the base clusters. A
+        number that has been chosen has been judged.
         """
         if hasattr(self, "n_clusters_choice_"):
             return None
         self.has_structure_: bool | None = None
         if sample is not None:
-            most_objects = min(len(rows), LEAST_OBJECTS * n_groups)
+            most_objects = min(len(rows), LEAST_OBJECTS * most_groups)
             found = search_sample(lambda _: sample, most_objects, n_groups_for(self.n_clusters))
             self._judge_structure(found._replace(rows=rows))
             return found.choice if self.n_clusters > 1 else None
@@ -498,9 +501,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         tenth of an equal share, if this is at least two objects.
         """
         self._order: np.ndarray = results.order
-        sizes = results.sizes[results.sizes > 0]
-        self.n_clusters_: int = sizes.size
-        self.n_tiny_clusters_: int = int(np.count_nonzero(sizes < runs.TINY * sizes.mean()))
+        counted = runs.count_clusters(results.sizes)
+        self.n_clusters_: int = counted["n_clusters"]
+        self.n_tiny_clusters_: int = counted["n_tiny_clusters"]
         K: Any = self.n_clusters  # of some methods None or several
         n_objects = int(results.sizes.sum())
         if self._is_limit or not isinstance(K, (int, np.integer)):

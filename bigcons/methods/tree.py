@@ -231,13 +231,8 @@ class ConsensusTree(ConsensusClusterer):
             run = Run(ensemble, ensemble.blocks(), engine, seed, 1, 0.0, survey.sample, *workspace)
             at = passes.run_passes(run, method)
             (record,) = at.records
-            self.objective_: float = record["objective"]
-            self.n_passes_ = 1
-            self.history_: dict[str, list[Any]] = {
-                "pass": [1],
-                "objective": [self.objective_],
-                "moved": [record["moved"]],
-            }
+            self._note_pass(record["objective"])
+            self.history_["moved"] = [record["moved"]]
             self.chosen_tree_: str = str(at.state["tree"])
             placement = method.placement_of(at.state)
             self._parts = placement.parts()

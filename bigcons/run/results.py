@@ -322,10 +322,8 @@ def clear_finished(output: Output) -> None:
 
     Those of another run, which is to replace the result, and of one that is still running stay.
     """
-    place, folder = place_of(output.path), partial_folder(output.path)
-    if not isinstance(place, DiskPlace):
-        return
-    if folder.exists():
+    folder = partial_folder(output.path)
+    if isinstance(folder, DiskPlace) and folder.exists():
         snapshots = Snapshots(folder, output.fingerprint)
         with suppress(CorruptStoreError, StoreLockedError), folder.lock():
             snapshot = snapshots.read()
