@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.disk.schema import LABEL_TYPES, MISSING
+from bigcons.disk.schema import MISSING
 from bigcons.errors import EmptyPartitionError, InvalidInputError, SuspiciousLabelsWarning, shown, warn_user
 from bigcons.io.columns import DEFAULT_RULE, Ids, MissingRule, number_of, plain_arrow
 from bigcons.io.sources import Source, columns_of
@@ -388,11 +388,7 @@ def rechunk(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
 
 def label_dtype(n_clusters: Iterable[int]) -> np.dtype:
     """Return the smallest type for -1 and the codes of partitions with ``n_clusters`` clusters."""
-    largest = max(n_clusters) - 1
-    kind = 0
-    while np.iinfo(LABEL_TYPES[kind]).max < largest:
-        kind += 1
-    return np.dtype(LABEL_TYPES[kind])
+    return np.min_scalar_type(-int(max(n_clusters)))
 
 
 def default_chunk_rows(n_objects: int, n_columns: int) -> int:

@@ -707,16 +707,15 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
         names, width, n_skipped = _head_of(path, where, separator, how.header)
     places = [str(c) for c in range(width)]
 
-    layout = arrow.ReadOptions(block_size=1 << 20, column_names=places, skip_rows=n_skipped)
-
     def open_text(types: Sequence[pa.DataType], columns: Sequence[int], *, as_text: bool) -> Any:
         missing = [*MISSING_WORDS, *missing_rule(how.missing).more_words]
         if as_text:  # an empty line of a single column may be an object without a value
             missing = [""] if width == 1 else []
-        layout.use_threads = not as_text and role != "pairs"
+        use_threads = not as_text and role != "pairs"
+        layout = {"block_size": 1 << 20, "column_names": places, "skip_rows": n_skipped}
         return arrow.open_csv(
             _content_of(path),
-            read_options=layout,
+            read_options=arrow.ReadOptions(use_threads=use_threads, **layout),
             parse_options=arrow.ParseOptions(delimiter=separator, ignore_empty_lines=width > 1),
             convert_options=arrow.ConvertOptions(
                 decimal_point=how.decimal or ".",
@@ -944,7 +943,7 @@ def open_source(
     held = choice.source
     are_paths = choice.sep is not None and isinstance(held, (list, tuple))  # of any suffix
     source = open_files([*map(file_of, held)], role, choice) if are_paths else _open(held, role, choice)
-    is_ensemble = hasattr(held, "categories") and hasattr(held, "n_partitions")
+    is_ensemble = _is_ensemble(held)
     is_table = role in ("labels", "features") and not is_ensemble and not source.is_sparse
     is_of_text, has_features = source.is_text or source.text is not None, role == "features"
     has_effect = {"missing": is_table, "categorical": is_table and has_features, "header": is_of_text}
@@ -1006,7 +1005,7 @@ def _open(x: Any, role: str, how: Selection) -> Source:
         return _open_anndata(x, role, how)
     if package == "pandas" and hasattr(x, "columns"):
         return frame_source(x, role)
-    if hasattr(x, "categories") and hasattr(x, "n_partitions") and role == "labels":
+    if _is_ensemble(x) and role == "labels":
         return ensemble_source(x, role)
     if is_sparse(x) and role != "features":
         raise InvalidInputError(
@@ -1023,6 +1022,10 @@ def _open(x: Any, role: str, how: Selection) -> Source:
         f"x.to_frame(), of a lazy frame x.collect(), of a dict pandas.DataFrame(x) or "
         f"Ensemble.from_runs(x)), or a path to {KNOWN}."
     )
+
+
+def _is_ensemble(x: Any) -> bool:
+    return hasattr(x, "categories") and hasattr(x, "n_partitions")
 
 
 def _is_column(x: Any) -> bool:

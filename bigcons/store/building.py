@@ -410,25 +410,16 @@ def _objects_of(sources: Sequence[Source], names: Sequence[str]) -> Ids | None:
 # Long tables
 
 
-def read_long(
-    table: Any,
-    *,
-    object: Column,
-    partition: Column,
-    label: Column,
-    missing: Any = None,
-    header: bool | None = None,
-    budget: int,
-) -> Content:
+def read_long(table: Any, *, budget: int) -> Content:
     """Read a table with a row for each label into memory; see `Ensemble.from_long`.
 
-    Raises MemoryBudgetError for more rows than fit in ``budget`` bytes.
+    Its columns are the object, the partition and the label. Raises MemoryBudgetError for more rows than fit
+    in ``budget`` bytes.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    chosen = select(table, columns=[object, partition, label], missing=missing, header=header)
-    source = open_source(chosen, "labels", are_objects=True, with_ids=False)
+    source = open_source(table, "labels", are_objects=True, with_ids=False)
     names, where = source.names or ["0", "1", "2"], source.where
     parts: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     n_rows = 0

@@ -244,7 +244,7 @@ class Ensemble(Objects):
         if out is not None and _prepared(out, overwrite, provenance):
             return Ensemble.open(out)
         budget = parse_size(memory)
-        read = read_long(table, **columns, **how, budget=budget)
+        read = read_long(select(table, columns=[object, partition, label], **how), budget=budget)
         n_objects, n_partitions = read.header.n_objects, len(read.header.names)
         size = n_objects * n_partitions * read.header.dtype.itemsize
         if out is None and size > psutil.virtual_memory().available:
