@@ -19,8 +19,8 @@ import pytest
 import bigcons as bc
 
 PACKAGE = Path(bc.__file__).parent
-CEILINGS = {"lines": 20_260, "functions": 1_640, "classes": 211, "numbers": 73, "files": 99}
-WALKS = {"array": (173, 27, 11), "store": (301, 35, 17), "features": (105, 15, 12)}
+CEILINGS = {"lines": 20_230, "functions": 1_635, "classes": 210, "numbers": 73, "files": 99}
+WALKS = {"array": (173, 27, 11), "store": (298, 35, 17), "features": (102, 15, 12)}
 """Functions, files and depth of each call, kernels left out."""
 
 OUTSIDE = {
