@@ -1,7 +1,6 @@
 """Closed and full streams, and disks that fill up: one line that names the output, in every command."""
 
 import json
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from bigcons import Ensemble
+from tests.support.forks import Fork
 from tests.support.stores import write_consensus
 
 pytestmark = [
@@ -35,12 +35,11 @@ def made(tmp_path_factory):
     return folder
 
 
-def bigcons(command, folder, *, shell="", file_bytes=None):
-    """Run a command, in a shell with redirections, where no file may be larger than so many bytes."""
+def bigcons(command, folder, shell):
+    """Run a command in a shell with redirections."""
     words = [sys.executable, "-m", "bigcons", *command.split(), shell]
     return subprocess.run(
         ["sh", "-c", " ".join(words)], cwd=folder, capture_output=True, text=True, check=False, timeout=600,
-        preexec_fn=file_bytes and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes,) * 2)),
         env={"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "PYTHONDONTWRITEBYTECODE": "1",
              "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
@@ -57,7 +56,7 @@ def bigcons(command, folder, *, shell="", file_bytes=None):
     ],
 )
 def test_standard_output__full_is_told_in_one_line(made, command):
-    run = bigcons(command, made, shell=">/dev/full")
+    run = bigcons(command, made, ">/dev/full")
     assert run.returncode == 1
     assert run.stderr.splitlines() == [
         "Error: standard output: No space left on device; direct it elsewhere."
@@ -66,7 +65,7 @@ def test_standard_output__full_is_told_in_one_line(made, command):
 
 @pytest.mark.parametrize("command", ["--help", "import l.csv -o closed.zarr"])
 def test_standard_output__closed_is_told_before_anything_is_done(made, command):
-    run = bigcons(command, made, shell=">&-")
+    run = bigcons(command, made, ">&-")
     assert run.returncode == 1
     assert run.stderr.startswith("Error: standard output is closed;")
     assert run.stderr.count("\n") == 1
@@ -76,17 +75,27 @@ def test_standard_output__closed_is_told_before_anything_is_done(made, command):
 @pytest.mark.parametrize("command", ["export long.zarr -o -", "--help"])
 def test_standard_output__whose_reader_ends_is_left_in_silence(made, command):
     write_consensus(made / "long.zarr", np.zeros(200_000, np.int32), None, overwrite=True)
-    assert bigcons(command, made, shell="| head -n 1 | cat; exit 0").stderr == ""
-    assert bigcons(command, made, shell="| true").stderr == ""
+    assert bigcons(command, made, "| head -n 1 | cat; exit 0").stderr == ""
+    assert bigcons(command, made, "| true").stderr == ""
 
 
-@pytest.mark.parametrize("shell", ["2>/dev/full", "2>&-"])
-def test_standard_error__full_or_closed_does_not_stop_the_work(made, shell):
+def test_standard_error__full_or_closed_does_not_stop_the_work(made):
     command = "import odd.csv -o noted.zarr --overwrite"
-    assert "Warning: " in bigcons(command, made).stderr
-    run = bigcons(command, made, shell=shell)
-    assert run.returncode == 0
-    assert "n_objects        300" in run.stdout
+    assert "Warning: " in bigcons(command, made, "").stderr
+    for shell in ("2>/dev/full", "2>&-"):
+        run = bigcons(command, made, shell)
+        assert run.returncode == 0
+        assert "n_objects        300" in run.stdout
+
+
+# A command where no file may be larger than so many bytes.
+WITHIN = """
+import resource, sys
+from bigcons.cli import main
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+main(sys.argv[2:], prog_name="bigcons")
+"""
 
 
 @pytest.mark.parametrize(
@@ -103,10 +112,11 @@ def test_standard_error__full_or_closed_does_not_stop_the_work(made, shell):
     ],
 )
 def test_disk__that_takes_no_more_is_told_in_one_line_that_names_the_output(made, command, out, n_bytes):
-    run = bigcons(f"{command} {out} --json", made, file_bytes=n_bytes)
-    assert run.returncode == 1, run
-    *kept, last = [line for line in run.stderr.splitlines() if not line.startswith("Warning: ")]
+    arguments = f"{command} {out} --json".split()
+    status, said, errors = Fork(WITHIN, n_bytes, *arguments, folder=made).end()
+    assert status == 1, errors
+    *kept, last = [line for line in errors.splitlines() if not line.startswith("Warning: ")]
     assert all(" is kept in " in line for line in kept)
     assert last.startswith("Error: ")
     assert f"/{out}" in last or f" {out};" in last or f"{made}/.bigcons-" in last
-    assert json.loads(run.stdout)["error"] == last.removeprefix("Error: ")
+    assert json.loads(said)["error"] == last.removeprefix("Error: ")

@@ -49,7 +49,8 @@ from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output
 from bigcons.store.ensemble import import_labels
 from tests.support.clusters import local_client
-from tests.support.deaths import start, survivor_of_writes
+from tests.support.deaths import survivor_of_writes
+from tests.support.forks import Fork
 from tests.support.s3 import keys_below, s3_server
 from tests.support.stores import values_of, write_consensus
 
@@ -504,9 +505,7 @@ def test_solve__on_a_cluster_has_the_bits_of_a_disk(url, stored, on_disk, client
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX systems do")
 @pytest.mark.parametrize(("what", "at"), [("snapshot", 2), ("block", 8)])
 def test_resume__a_killed_solve_ends_with_the_same_bits(url, stored, on_disk, what, at):
-    child = start(DYING_SOLVE, what, at, stored.path, url)
-    child.communicate()
-    assert child.returncode == -signal.SIGKILL
+    assert Fork(DYING_SOLVE, what, at, stored.path, url).end()[0] == -signal.SIGKILL
     assert keys_below(f"{url}.partial")
     assert not keys_below(url)
     assert_same_solve(PCC(**SOLVE).fit(stored.path, out=url), on_disk)

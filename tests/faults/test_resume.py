@@ -2,11 +2,7 @@
 
 import json
 import logging
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 from pkgutil import resolve_name
 
 import numpy as np
@@ -24,6 +20,7 @@ from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output
 from bigcons.store.consensus import fit_results
 from tests.support.fits import bits
+from tests.support.forks import Fork
 from tests.support.solves import SOLVES, parameters, store_data
 
 PARAMETERS = {"n_clusters": 5, "random_state": 3, "tol": 1e-5}
@@ -105,10 +102,8 @@ def test_resume__a_solve_killed_in_any_pass_ends_with_the_same_bits(solve, tmp_p
 def kill_at(moments, asked, ensemble, folder):
     """Run a solve once for each moment, and kill it there."""
     options = {"moments": moments, "parameters": asked, "ensemble": str(ensemble), "folder": str(folder)}
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-c", DEATHS, json.dumps(options)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, check=False)
-    assert done.returncode == 0, done.stderr
+    status, _, errors = Fork(DEATHS, json.dumps(options)).end()
+    assert status == 0, errors
 
 
 def test_resume__another_solve_in_the_folder_is_refused(stored, tmp_path, leave_killed):

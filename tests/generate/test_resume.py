@@ -15,8 +15,8 @@ from bigcons.disk.checkpoint import Snapshots
 from bigcons.disk.places import place_of
 from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError, StoreLockedError
 from bigcons.generate import kmeans, mixed
-from tests.support.deaths import start
 from tests.support.engines import CountingEngine
+from tests.support.forks import Fork
 from tests.support.s3 import keys_below, s3_server
 
 N_OBJECTS = 9000
@@ -173,9 +173,7 @@ generate.mixed(sys.argv[1], n_partitions=30, train=300, out=sys.argv[2], random_
 def test_mixed__after_kill_9_only_what_is_unfinished_is_made(wide, tmp_path, out, saved, stage, n_saved):
     x, folder = tmp_path / "x.npy", Path(f"{out}.partial")
     np.save(x, wide)
-    child = start(CHILD, x, out, n_saved)
-    child.communicate()
-    assert child.returncode == -signal.SIGKILL
+    assert Fork(CHILD, x, out, n_saved).end()[0] == -signal.SIGKILL
     n_done, n_tasks = len(parts(folder)), 3 + 15 + N_BLOCKS
     assert any(stage in name for name in parts(folder))
     assert 3 <= n_done < n_tasks

@@ -2,15 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
 from bigcons import Ensemble
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
+from tests.support.forks import Fork
 
 WRITES = {"snapshot": (Snapshots, "save"), "block": (FileBlocks, "write")}
 
@@ -48,23 +46,15 @@ for turn in range(10**6):
 """
 
 
-def start(code, *arguments):
-    """Start a process of Python that finds the tests."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
-
-
 def survivor_of_writes(action, path, seconds):
     """Kill a process that writes to an ensemble, so long after its first write, and check what is left."""
     labels = np.arange(4000)[:, None] % [2, 3, 4, 5, 6, 7]
     Ensemble.from_labels(labels).save(path, chunk_rows=256, overwrite=True)
-    child = start(WRITING, action, path)
-    assert child.stdout.readline() == b"wrote 0\n"
+    child = Fork(WRITING, action, path)
+    assert child.stdout.readline() == "wrote 0\n"
     time.sleep(seconds)
     child.kill()
-    child.wait()
-    child.stdout.close()
+    child.end()
     survivor = Ensemble.open(path, "a")
     assert survivor.verify()["ok"]
     assert survivor.n_objects % 4000 == 0
