@@ -93,6 +93,7 @@ WITHIN = """
 import resource, sys
 from bigcons.cli import main
 
+sys.dont_write_bytecode = True  # it would be cut
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
 main(sys.argv[2:], prog_name="bigcons")
 """
