@@ -6,12 +6,13 @@ import select
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
 import bigcons
+from tests.support.forks import Fork
 
 ROOT = str(Path(bigcons.__file__).parents[1])
 
@@ -87,12 +88,20 @@ if __name__ == "__main__":
 """
 
 
-def run(script, **options):
-    """Return what a script says last in a process of its own, in which `options` are known."""
-    command = [sys.executable, "-c", f"{PEAK}{script}", json.dumps(options)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def run(script, *, from_nothing=False, **options):
+    """Return what a script says last in a process of its own, in which `options` are known.
+
+    ``from_nothing``: the process imports all that it needs, which then is part of its peak.
+    """
+    code, arguments = f"{PEAK}{script}", json.dumps(options)
+    if from_nothing:
+        command = [sys.executable, "-c", code, arguments]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        status, said, errors = done.returncode, done.stdout, done.stderr
+    else:
+        status, said, errors = Fork(code, arguments).end()
+    assert status == 0, errors
+    return json.loads(said.splitlines()[-1])
 
 
 def tree_bytes(root):
@@ -150,10 +159,19 @@ def growth(folder, **options):
     return peak - before, stated
 
 
+@contextmanager
 def start(folder, options):
-    """Start a solve with options, in a process that can be talked with."""
+    """Run a solve with options in a process that can be talked with, or as many as the cluster has."""
+    options = {**options, "out": str(folder / "consensus.zarr")}
+    if "small" in options and options["engine"] != "cluster":  # what it imports does not count
+        child = Fork(SOLVE, json.dumps(options))
+        try:
+            yield child
+        finally:
+            print(child.end()[2], file=sys.stderr)
+        return
     (folder / "solve.py").write_text(SOLVE)
-    options = json.dumps({**options, "out": str(folder / "consensus.zarr")})
+    command = [sys.executable, folder / "solve.py", json.dumps(options)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    environment = {**os.environ, "PYTHONPATH": ROOT}
-    return subprocess.Popen([sys.executable, folder / "solve.py", options], env=environment, **pipes)
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": ROOT}, **pipes) as child:
+        yield child

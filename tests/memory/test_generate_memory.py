@@ -74,7 +74,7 @@ def test_generate__keeps_the_promise_of_the_smallest_budget(features, tmp_path, 
         "stored": stored,
         "arguments": {"random_state": 0, **arguments},
     }
-    result = run(GENERATE, **options)
+    result = run(GENERATE, from_nothing=True, **options)
     assert result["n_objects"] == N_OBJECTS
     assert result["peak"] <= result["needed"]
     assert result["peak"] + 4 * N_OBJECTS * N_FEATURES > result["needed"], "a run that held all would pass"

@@ -161,6 +161,6 @@ def test_sample_command__of_all_pairs_that_fit_keeps_the_whole_process_within_it
     Ensemble.from_labels(labels).save(tmp_path / "e.zarr")
     out, budget = str(tmp_path / "p.zarr"), "500MB"
     how = ["--per-object", "6.8", "--memory", budget, "-o", out]
-    peak = run(COMMAND, arguments=[str(tmp_path / "e.zarr"), *how])
+    peak = run(COMMAND, from_nothing=True, arguments=[str(tmp_path / "e.zarr"), *how])
     assert PairTable.open(out).provenance["sampled"] == "uniform"
     assert peak <= parse_size(budget)
