@@ -420,8 +420,8 @@ if __name__ == "__main__":
         {
             "general": lambda: tables(["iris"], 2),
             "single": lambda: tables(["iris"], 1, n_starts=2),
-            "missing": lambda: missing(["iris"], (0.0, 0.9), 1),
-            "growing": lambda: growing(["iris"], (1, 5), 1),
+            "missing": lambda: missing(["iris"], (0.9,), 1),
+            "growing": lambda: growing(["iris"], (2,), 1),
             "rows": lambda: rows(["iris"], (2,), 1),
             "columns": lambda: columns(["iris"], (5,)),
             "relaxation": lambda: relaxation([], 1),

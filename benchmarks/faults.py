@@ -464,7 +464,8 @@ def repeat(name: str, text: str, output: str, n_before: int) -> int:
     if name.startswith("append"):
         if Ensemble.open(output).n_objects == n_before:
             return in_child(text, None)
-        Path(f".{output}.lock").unlink(missing_ok=True)  # locks nothing; the next append would remove it
+        for left in Path().glob(f".{output}.*"):  # a lock of nobody, the store before: the next append's work
+            remove(left)
         return 0
     overwrites = name not in FINDS_ITS_RESULT and Path(output).exists()
     return in_child(f"{text} --overwrite" if overwrites else text, None)

@@ -16,7 +16,7 @@ snapshot, which somebody would have to forge. The outcome of an input is
     python benchmarks/fuzz.py --seconds 600
 
 The inputs follow from ``--seed`` and their number, so that ``--only 'npy labels 17'`` repeats one, with
-its traceback. ``--smallest`` tries a few hundred. Anything but the first two outcomes ends it with an
+its traceback. ``--smallest`` tries some dozens. Anything but the first two outcomes ends it with an
 error.
 """
 
@@ -537,7 +537,7 @@ def main() -> None:
             target = target._replace(read=partial(_shown, target.read))
             print(*try_input(target, int(number), arguments.seed, Path(folder, "input")))
             return
-        at_most = 160 if arguments.smallest else arguments.at_most
+        at_most = 80 if arguments.smallest else arguments.at_most
         found = fuzz(Path(folder), arguments.seed, arguments.seconds, at_most)
     print(json.dumps(found, indent=1))
     out = arguments.out or (None if arguments.smallest else RESULTS)

@@ -154,7 +154,7 @@ STEPS = (0.25, 0.5, 1, 2, 3, 5, 10)
 """Multiples of n K steps of the heap."""
 
 
-def convergence(name: str, n_passes: int = 12) -> dict[str, Any]:
+def convergence(name: str, n_passes: int = 12, steps: Sequence[float] = STEPS) -> dict[str, Any]:
     """Return relative excesses over the optimum: of the heap on sampled pairs, and of all pairs by pass."""
     X, y = load(name)
     K, n = len(np.unique(y)), len(y)
@@ -165,9 +165,9 @@ def convergence(name: str, n_passes: int = 12) -> dict[str, Any]:
         settings: dict[str, Any] = {"divergence": divergence, "random_state": 0}
         ends = [
             PCC(K, pairs=pairs, max_iter=round(share * n * K), tol=0, **settings).fit(ensemble).objective_
-            for share in (*STEPS, 30)
+            for share in (*steps, 30)
         ]
-        heap = {str(s): end / min(ends) - 1 for s, end in zip((*STEPS, 30), ends, strict=True)}
+        heap = {str(s): end / min(ends) - 1 for s, end in zip((*steps, 30), ends, strict=True)}
         passes = PCC(K, max_iter=n_passes, tol=0, **settings).fit(ensemble).history_["objective"]
         rows.append(
             {
@@ -242,7 +242,7 @@ if __name__ == "__main__":
             "simulation": lambda: simulation(1, SPREADS[:1], size=(50, 100)),
             "uci": lambda: uci(["iris"], 1),
             "uci raw": lambda: uci(["iris"], 1, raw=True),
-            "convergence": lambda: convergence("iris", 3),
+            "convergence": lambda: convergence("iris", 3, STEPS[:1]),
             "digit": lambda: digit("iris", "1", 2, None),
         },
         n_runs=3,

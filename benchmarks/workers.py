@@ -242,7 +242,7 @@ def main() -> None:
         folder = arguments.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         repeats = 1 if arguments.smallest else arguments.repeats
-        engines = ["threads-1", "processes-2"] if arguments.smallest else ENGINES
+        engines = ["threads-1", "processes-1"] if arguments.smallest else ENGINES
         results = {"machine": describe(), **measure(n_objects, engines, repeats, folder)}
     print(json.dumps({name: value for name, value in results.items() if name not in ("machine", "rounds")}))
     out = arguments.out or (None if arguments.smallest else Path(__file__).parent / "results" / "dask.json")
