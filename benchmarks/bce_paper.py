@@ -345,11 +345,11 @@ class Timed(ColumnSite):
 STEPS = {"plain": (1.0, 0.0), "BCE": (model.RELAXATION, model.SETTLING_GAIN), "at once": (1.7, np.inf)}
 
 
-def relaxation(names: Sequence[str], n_starts: int) -> dict[str, Any]:
+def relaxation(names: Sequence[str], n_starts: int, widths: Sequence[int] = (20, 100)) -> dict[str, Any]:
     """Return how often relaxed EM ends higher or lower than plain EM from the same start, and its passes."""
     ensembles = [
         (f"planted, {missing:.0%} missing", 6, planted_ensemble(1000, M, missing=missing, random_state=0)[0])
-        for M in (20, 100)
+        for M in widths
         for missing in (0.0, 0.5)
     ]
     for name in names:
@@ -424,7 +424,7 @@ if __name__ == "__main__":
             "growing": lambda: growing(["iris"], (2,), 1),
             "rows": lambda: rows(["iris"], (2,), 1),
             "columns": lambda: columns(["iris"], (5,)),
-            "relaxation": lambda: relaxation([], 1),
+            "relaxation": lambda: relaxation([], 1, widths=(20,)),
         },
         n_runs=3,
     )

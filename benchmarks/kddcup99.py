@@ -148,7 +148,7 @@ def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)  # n K steps are the paper's cap, not convergence
     if arguments.smallest:
         data, (features, truth) = "planted", planted_features(1500)
-        clusters, shares, permille = range(3, 5), (5.0, 20.0), 20.0
+        clusters, shares, permille = range(3, 4), (20.0,), 20.0
     else:
         data, (features, truth) = "KDD Cup 1999", kddcup99(arguments.data_dir, as_numbers=True)
         clusters, shares, permille = CLUSTERS, PERMILLE, BEST_PERMILLE

@@ -225,7 +225,7 @@ def main() -> None:
                 folder / "kdd.zarr", truth, pairs, arguments.reference, folder, repeats
             ),
             "pass_against_read": pass_against_read(
-                20_000 if arguments.smallest else 2_000_000, folder, repeats
+                4_000 if arguments.smallest else 2_000_000, folder, repeats
             ),
         }
     if arguments.out:
