@@ -31,14 +31,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # Files and folders to begin with, in this order. The solves of all methods compile most kernels; beside them
-# runs what compiles next to nothing, lest two processes compile the same. What takes long comes early, lest a
-# process be left with it at the end.
+# runs what compiles next to nothing, or other kernels, lest two processes compile the same. What takes long
+# comes early, lest a process be left with it at the end.
 FIRST = {
     "methods/test_estimator_contract.py": 0,
     "faults/test_engine_faults.py": 1,
-    **dict.fromkeys(("run", "disk", "store"), 2),
-    "methods": 3,
-    **dict.fromkeys(("trust", "generate", "cases"), 4),
+    "tests/test_divergences.py": 2,
+    **dict.fromkeys(("cases", "io", "store"), 2),
+    **dict.fromkeys(("methods", "run", "disk"), 3),
+    **dict.fromkeys(("trust", "generate"), 4),
 }
 
 
