@@ -234,6 +234,10 @@ def test_a_long_table_of_any_index_is_refused_as_labels(kind, route, tmp_path):
         Ensemble.from_labels(source)
     with refused("bigcons import --long"):
         bc.consensus(source, 3)  # reads Parquet where it is
+
+
+@pytest.mark.parametrize("route", ["pandas", "dask"])
+def test_the_table_that_was_melted_is_no_long_table(route):
     wide = WIDE if route != "dask" else pytest.importorskip("dask.dataframe").from_pandas(WIDE, npartitions=3)
     assert Ensemble.from_labels(wide).n_partitions == 5
 
