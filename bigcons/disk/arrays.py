@@ -70,6 +70,10 @@ class StoredArray:
         try:
             height, width = (*self.array.chunks, 1)[:2]
             rows = range(start // height, -(-stop // height)) if start < stop else range(0)
+            if self.ndim == 2 and rows and self.shape[1] > width:  # a head may state any number of columns
+                last = self.place / "c" / str(rows[0]) / str((self.shape[1] - 1) // width)
+                if not last.is_file():
+                    self._chunk(last, rows[0])  # raises that it is missing
             files = [(file, row, column) for row in rows for column, file in enumerate(self.files_of(row))]
             if len(files) == 1:
                 values = self._chunk(*files[0][:2])[start - rows[0] * height : stop - rows[0] * height]

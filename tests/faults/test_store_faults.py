@@ -129,6 +129,13 @@ def test_open__refuses_hostile_heads(named_store, changes):
     assert "\n" not in str(caught.value)
 
 
+def test_read__refuses_more_memberships_than_there_are_before_it_lists_their_chunks(tmp_path):
+    Ensemble.from_memberships([np.eye(3, dtype=np.float32)]).save(tmp_path / "e")
+    change_head(tmp_path / "e", n_clusters=[10**10])
+    with pytest.raises(CorruptStoreError, match="is missing"):
+        Ensemble.open(tmp_path / "e").read(0, 3)
+
+
 @pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")  # labels at random
 def test_read__of_a_store_that_was_replaced_never_mixes(store):
     """Both stores have the same shape and chunks, so that nothing but the manifest tells them apart."""
