@@ -71,13 +71,17 @@ def counts_of(
     clusters: np.ndarray,
     n_clusters: int,
     weights: Weights | None = None,
+    times: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how many objects of each base cluster are in each cluster, (B, K), and the sizes (K,).
 
     By labels (rows, M), or memberships (rows, B), and clusters (rows,), -1 for in none; those of partitions
-    of weight 0 do not count.
+    of weight 0 do not count. ``times`` (rows,): how often each object counts, once by default.
     """
     labels = counted_labels(labels, weights)
+    if times is not None:
+        of_clusters = (clusters == np.arange(n_clusters)[:, None]) * times
+        return np.asarray(incidence_of(labels, offsets).T @ of_clusters.T), of_clusters.sum(axis=1)
     counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
     if labels.dtype.kind == "f":
         count_memberships(labels, clusters, counts, sizes)

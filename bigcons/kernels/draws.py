@@ -50,6 +50,30 @@ def mark_drawn(key, first, bounds, counts, marks):
             needed -= is_taken
 
 
+@jit
+def keep_least(labels, partitions, starts, first, key, keys, rows):
+    """Keep the objects with the least random numbers of every base cluster, in ``rows`` and ``keys`` (S, k).
+
+    Those of ``labels`` (n, M), objects from ``first`` on, in ``partitions`` (P,), whose base clusters have
+    the rows of the two tables from ``starts`` (P,) on. ``keys`` are ascending, of 53 bits, the largest
+    uint64 where there are fewer objects. A number depends on ``key``, the object and the partition alone.
+    """
+    random, last = empty(1, np.uint64), keys.shape[1] - 1
+    for i in range(labels.shape[0]):
+        for p in range(partitions.size):
+            label = np.int64(labels[i, partitions[p]])
+            if label < 0:
+                continue
+            row = first + i
+            random[0] = key + np.uint64(row * labels.shape[1] + partitions[p]) * _GOLDEN
+            number, b, at = bits(random), starts[p] + label, last
+            if number < keys[b, last]:
+                while at > 0 and keys[b, at - 1] > number:
+                    keys[b, at], rows[b, at] = keys[b, at - 1], rows[b, at - 1]
+                    at -= 1
+                keys[b, at], rows[b, at] = number, row
+
+
 def draw_labels(memberships: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Return labels ``(n_objects, n_partitions)``, each drawn from its object's memberships.
 

@@ -216,7 +216,7 @@ class PCC(ConsensusClusterer):
         given = weights.partitions if isinstance(weights, Weights) else None
         survey = take_survey(labels, engine, seed, problem.n_sampled, given)
         rows, more = draw_rows(len(survey.sample), N_SAMPLED, seed, "pcc.sample"), survey.sample
-        survey = survey._replace(sample=more[rows], rows=survey.rows[rows])
+        survey = Survey(survey.unlabeled, *(of[rows] for of in survey[1:]))
         if isinstance(weights, str):
             weights = all_pairs.entropy_weights(survey.sample, ensemble.offsets)
         self._weights = weights

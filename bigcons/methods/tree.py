@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
+from bigcons.errors import SurplusClustersWarning, warn_user
 from bigcons.kernels.cluster_tables import padded
 from bigcons.memory import Block
 from bigcons.methods import incidence
@@ -154,13 +154,15 @@ class ConsensusTree(ConsensusClusterer):
     Notes
     -----
     Up to 2,000 objects for 33 clusters, and 60 for each further one, form groups by the spectral embedding of
-    their labels; of more than 500 labels of an object, by those of evenly spaced partitions. Two trees
-    merge the groups: by average link of the locally weighted co-association, and by distinctness, how cleanly
-    the partitions that separate two clusters do so. Both are cut, spherical k-means of the embedding makes as
-    many clusters, and what has the largest product of mean normalized mutual information with the partitions
-    and mean distinctness is taken: see `bigcons.trust.groups`. A lone object of the sample is no cluster
-    where a tree has as many others. Structure is judged in the groups that are cut; "auto" cuts those in
-    which the number was found, by the better tree, which is ``tree_``.
+    their labels; of more than 500 labels of an object, by those of evenly spaced partitions. Half of a sample
+    is of all base clusters alike, so that it has objects of small clusters, too. Two trees merge the groups:
+    by average link of the locally weighted co-association, and by distinctness, how cleanly the partitions
+    that separate two clusters do so. Both are cut, spherical k-means of the embedding makes as many clusters,
+    and what has the largest product of mean normalized mutual information with the partitions and mean
+    distinctness is taken: see `bigcons.trust.groups`. A lone object of the sample is no cluster where a tree
+    has as many others; where some clusters win no object of the sample, more are cut. Structure is judged in
+    the groups that are cut; "auto" cuts those in which the number was found, by the better tree, which is
+    ``tree_``.
     Where a sample has fewer than 4 labels for each of many base clusters, groups are of all objects, three
     for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.
     Objects of the sample move to their most probable cluster by their labels, some of which may be errors.
@@ -197,18 +199,15 @@ class ConsensusTree(ConsensusClusterer):
         weights = self._weights = Weights.given(self.weights, offsets)
         self._check_memory_plan(self.memory_plan, ensemble, engine, out, self.memory)
         counts = None if weights is None else weights.partitions
-        survey = take_survey(ensemble, engine, seed, grouping.rows_for(grouping.n_groups_for(K)), counts)
+        n_rows = grouping.rows_for(grouping.n_groups_for(K))
+        survey = take_survey(ensemble, engine, seed, n_rows, counts, is_balanced=True)
         warn_of_dissent(survey, ensemble, counts, "leave them out, or give them weights= of 0")
-        if np.isin(survey.rows, survey.unlabeled).all():
-            raise InvalidInputError(
-                f"none of the {len(survey.sample)} sampled objects has a label; leave out those without any."
-            )
         # whether the sample says too little of the base clusters
         is_too_fine = survey.undersamples(ensemble, K, grouping.FEWEST_LABELS)
         n_groups = grouping.n_groups_for(K)
-        sample = None if is_too_fine else Sample(survey.sample, offsets, counts)
+        sample = None if is_too_fine else Sample(survey.sample, offsets, counts, times=survey.times)
         choice = self._judge_sample(survey.rows, sample, max(n_groups, grouping.MOST_GROUPS))
-        first: Callable[[Run], First] = self._cut_of_all
+        first: Callable[[Run], First] = partial(self._cut_of_all, survey.sample)
         if sample is None:
             columns = grouping.GROUPS_PER_CLUSTER * K
             incidence.check_overlaps_plan(self, ensemble, engine, columns=columns, embedded=True)
@@ -223,12 +222,14 @@ class ConsensusTree(ConsensusClusterer):
             if self._is_local and self._search is not None:
                 groups, sample = self._search.groups, self._search.sample
             else:
-                sample = Sample(survey.sample, offsets, counts, np.ones(ensemble.n_base_clusters))
+                sample = Sample(
+                    survey.sample, offsets, counts, np.ones(ensemble.n_base_clusters), survey.times
+                )
                 groups = sample.groups(n_groups, at_any_scale=True)
             first = partial(self._cut_sample, sample, groups)
-        method = TreePass(first, offsets, K, weights, None if is_too_fine else self._search)
+        method, uniform = TreePass(first, offsets, K, weights, self._search), survey.sample[survey.is_uniform]
         with passes.open_workspace(out, engine, 1, "<i4") as workspace:
-            run = Run(ensemble, ensemble.blocks(), engine, seed, 1, 0.0, survey.sample, *workspace)
+            run = Run(ensemble, ensemble.blocks(), engine, seed, 1, 0.0, uniform, *workspace)
             at = passes.run_passes(run, method)
             (record,) = at.records
             self._note_pass(record["objective"])
@@ -238,24 +239,44 @@ class ConsensusTree(ConsensusClusterer):
             self._parts = placement.parts()
             self.temperature_: float = placement.temperature
             self._publish_placed(run, placement, at.state["divisions"], survey, out)
+        if self.n_clusters_ < K:
+            warn_user(
+                f"only {self.n_clusters_:,} of n_clusters={K:,} clusters have objects.",
+                SurplusClustersWarning,
+            )
 
     def _cut_sample(self, sample: Sample, groups: Groups, run: Run) -> First:
-        """Return clusters of a sample, cut from its trees; of a chosen number, as that was found."""
-        K, is_chosen = self.n_clusters, hasattr(self, "n_clusters_choice_")
-        least = least_objects(groups.sizes) if is_chosen else grouping.FEWEST_OBJECTS
-        cut = groups.cut(K, least, self._trees)
-        if not is_chosen and self._is_local and (divided := sample.divided(K)) is not None:
-            cut = max(cut, divided, key=attrgetter("merit"))
-        # a tree merges groups of objects that err with each other, or all with one of the clusters
-        labeled = sample.labels, sample.offsets, sample.counts
-        clusters = grouping.most_probable(*labeled, cut.of_objects, left_out=True)
-        if len(clusters) < run.data.n_objects:
-            return counts_of(sample.given, run.data.offsets, clusters, K, self._weights), cut.tree
-        for block in run.blocks:
-            run.arrays.write(0, block, clusters[block.start : block.stop, None].astype(np.int32))
-        return None, cut.tree
+        """Return clusters of a sample, cut from its trees; of a chosen number, as that was found.
 
-    def _cut_of_all(self, run: Run) -> First:
+        Where some of them win no object of the sample, more are cut, up to twice as many, and those are
+        returned that do.
+        """
+        K, is_chosen, offsets = self.n_clusters, hasattr(self, "n_clusters_choice_"), run.data.offsets
+        least = least_objects(groups.sizes) if is_chosen else grouping.FEWEST_OBJECTS
+        labeled, n = (sample.labels, sample.offsets, sample.counts), run.data.n_objects
+        is_whole, most = len(sample.given) == n, 0
+        for n_cut in range(K, max(min(2 * K, len(groups.sizes)), K) + 1):
+            cut = groups.cut(n_cut, least, self._trees)
+            if not is_chosen and self._is_local and (divided := sample.divided(n_cut)) is not None:
+                cut = max(cut, divided, key=attrgetter("merit"))
+            # a tree merges groups of objects that err with each other, or all with one of the clusters
+            clusters = grouping.most_probable(*labeled, cut.of_objects, left_out=True)
+            T, sizes = counts_of(sample.given, offsets, clusters, n_cut, self._weights, sample.times)
+            placement = Placement.of(T, sizes, offsets, self._weights)
+            placed = placement.place(sample.given, clusters if is_whole else None).clusters
+            winning = np.unique(placed[placed >= 0])
+            if most < winning.size <= K:
+                most, tree, table, of_clusters = winning.size, cut.tree, T[:, winning], sizes[winning]
+                found = np.where(np.isin(clusters, winning), np.searchsorted(winning, clusters), -1)
+            if most == K:
+                break
+        if not is_whole:
+            return (np.pad(table, ((0, 0), (0, K - most))), np.pad(of_clusters, (0, K - most))), tree
+        for block in run.blocks:
+            run.arrays.write(0, block, found[block.start : block.stop, None].astype(np.int32))
+        return None, tree
+
+    def _cut_of_all(self, sample: np.ndarray, run: Run) -> First:
         """Return clusters of all objects, merged from groups of their embedding.
 
         For fine base clusters, of which a sample says too little; all count as equally reliable.
@@ -264,7 +285,7 @@ class ConsensusTree(ConsensusClusterer):
         counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
         asked = run.data, run.engine, grouping.GROUPS_PER_CLUSTER * K, weights
         embedding = incidence.bipartite_embedding(*asked, more_objects=incidence.MORE_OBJECTS)
-        rows, labeled = embedding.rows_of(run.sample)
+        rows, labeled = embedding.rows_of(sample)
         with one_thread(user_api="blas"):
             groups = grouping.nearest_pivots(rows[labeled])
             centers = incidence.one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
@@ -297,7 +318,7 @@ class ConsensusTree(ConsensusClusterer):
                 table=stats["T"].T[found].astype(np.int64),
                 confidence=stats["confidence"][found],
                 agreed=stats["agreed"][..., found],
-                sample=survey.sample,
+                sample=run.sample,
                 support=ClusterSupport(placement.support[found], divisions[np.ix_(found, found)]),
             )
             return *sums.tables(ensemble), placement.temperature

@@ -1,13 +1,13 @@
 """Before a solve: the memory it needs, checked against the budget, and one read of the labels.
 
-The read counts, finds objects without labels, and takes a uniform sample of rows.
+The read counts, finds objects without labels, and takes a sample of rows: see `Drawing`.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from bigcons import errors
 from bigcons.errors import InvalidInputError, MemoryBudgetError, warn_user
 from bigcons.io.labels import default_chunk_rows, label_dtype, observed
+from bigcons.kernels import draws
 from bigcons.memory import (
     PROCESS_BYTES,
     WORKER_BYTES,
@@ -26,7 +27,7 @@ from bigcons.memory import (
 )  # fmt: skip
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, beside_processes, fold
-from bigcons.seeding import draw_rows
+from bigcons.seeding import draw_rows, generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.store.ensemble_store import Header
 from bigcons.store.ensemble_store import reading_bytes as rows_reading_bytes
@@ -160,9 +161,13 @@ class Survey(NamedTuple):
     unlabeled: np.ndarray
     """Indices of the objects without any label."""
     sample: np.ndarray
-    """(sample_size, M) labels, or memberships, of objects drawn uniformly without replacement, in order."""
+    """(rows, M) labels, or memberships, of some objects, in order: see `Drawing`."""
     rows: np.ndarray
-    """(sample_size,): which objects the sample has."""
+    """(rows,): which objects the sample has."""
+    times: np.ndarray
+    """(rows,): how many objects each stands for, in proportion; 1 in the mean."""
+    is_uniform: np.ndarray
+    """(rows,) bool: whether an object is one of those drawn uniformly."""
 
     def undersamples(self, ensemble: Ensemble, n_clusters: int, fewest_labels: int) -> bool:
         """Return whether the sample has fewer labels for each base cluster, which are many and small."""
@@ -231,7 +236,7 @@ def warn_of_dissent(survey: Survey, ensemble: Ensemble, weights: np.ndarray | No
     judged = "partitions"
     if counted.size > 1000:  # evenly spaced: it takes about a millisecond each
         counted, judged = counted[np.arange(1000) * counted.size // 1000], "partitions examined"
-    alone = counted[dissenting(survey.sample[:, counted])]
+    alone = counted[dissenting(survey.sample[survey.is_uniform][:, counted])]
     if alone.size:
         names = ", ".join(ensemble.names[u] for u in alone[:3]) + (", ..." if alone.size > 3 else "")
         warn_user(
@@ -275,14 +280,118 @@ def linked(seen: np.ndarray) -> np.ndarray:
     return group
 
 
+class Drawn(NamedTuple):
+    """What a `Drawing` has taken from some of the blocks."""
+
+    rows: np.ndarray
+    """(rows,): which objects."""
+    labels: np.ndarray
+    """(rows, M) or, of memberships, (rows, B)."""
+    keys: np.ndarray
+    """(S, m + 1) uint64, ascending: the least random numbers of the objects of each base cluster."""
+    least: np.ndarray
+    """(S, m + 1): these objects."""
+
+
+class Drawing:
+    """The draw of a sample, uniform or of rare base clusters, too, in one read of the labels.
+
+    With ``is_balanced``, at most half of the objects are those with the least random numbers of every base
+    cluster, as many of each; of more base clusters than that, one of each of evenly spaced partitions. Each
+    partition has random numbers of its own, so the more partitions have an object in small base clusters, the
+    more certainly it is in the sample: a cluster that a uniform sample has no object of, and all partitions
+    show, is seen. In clustering that is known as sampling by sensitivity (Feldman and Langberg 2011), and the
+    least of random numbers as bottom-k (Cohen and Kaplan 2007). All other objects are drawn uniformly. What
+    is drawn does not depend on the blocks.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        seed: int,
+        n_rows: int,
+        stream: str,
+        weights: np.ndarray | None = None,
+        *,
+        is_balanced: bool = True,
+    ) -> None:
+        n, M, widths = ensemble.n_objects, ensemble.n_partitions, np.diff(ensemble.offsets)
+        counted = np.arange(M) if weights is None else np.flatnonzero(weights > 0)
+        most = n_rows // 2 if is_balanced and n_rows < n else 0
+        n_each = most // int(widths[counted].sum())
+        if n_each == 0 and most:
+            n_chosen = most * counted.size // int(widths[counted].sum())
+            counted = counted[np.arange(n_chosen) * counted.size // max(n_chosen, 1)]
+            counted = counted[np.cumsum(widths[counted]) <= most]
+            n_each = int(counted.size > 0)
+        self._offsets, self._n_objects = ensemble.offsets, n
+        self._partitions = counted[: M if n_each else 0]
+        self._starts = np.concatenate([[0], np.cumsum(widths[self._partitions])])
+        self._shape = int(self._starts[-1]), n_each + 1
+        self._chosen = draw_rows(n, n_rows - n_each * self._shape[0], seed, stream)
+        self._key = generator(seed, f"{stream}.keys").integers(1 << 64, dtype=np.uint64)
+
+    def of_block(self, block: Block, labels: np.ndarray) -> Drawn:
+        """Return what is taken of a block of labels, or memberships."""
+        keys, least = np.full(self._shape, np.iinfo(np.uint64).max, np.uint64), np.full(self._shape, -1)
+        draws.keep_least(
+            *(largest(labels, self._offsets), self._partitions, self._starts[:-1], block.start, self._key),
+            *(keys, least),
+        )
+        rows = np.union1d(block.rows_of(self._chosen) + block.start, least[:, :-1][least[:, :-1] >= 0])
+        return Drawn(rows, labels[rows - block.start], keys, least)
+
+    def add(self, one: Drawn, two: Drawn) -> Drawn:
+        """Return what is taken of the blocks of both, ``one`` before ``two``."""
+        keys, least = np.hstack([one.keys, two.keys]), np.hstack([one.least, two.least])
+        order = np.argsort(keys, axis=1, kind="stable")[:, : self._shape[1]]
+        keys, least = np.take_along_axis(keys, order, axis=1), np.take_along_axis(least, order, axis=1)
+        rows, labels = np.concatenate([one.rows, two.rows]), np.concatenate([one.labels, two.labels])
+        kept = np.isin(rows, self._chosen) | np.isin(rows, least[:, :-1])
+        return Drawn(rows[kept], labels[kept], keys, least)
+
+    def finish(self, drawn: Drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the sample of all blocks: labels, rows, times and whether drawn uniformly, as of `Survey`.
+
+        An object counts by the reciprocal of the chance to be in the sample, given the numbers of others.
+        """
+        rows, labels = drawn.rows, np.ascontiguousarray(drawn.labels)
+        is_uniform, n_drawn = np.isin(rows, self._chosen), self._chosen.size
+        if not self._partitions.size:
+            return labels, rows, np.ones(rows.size), is_uniform
+        least = np.append(np.minimum(drawn.keys[:, -1] * 2.0**-53, 1.0), 0.0)
+        at = largest(labels, self._offsets)[:, self._partitions].astype(np.int64)
+        at = np.where(at >= 0, at + self._starts[:-1], -1)
+        with np.errstate(divide="ignore"):  # of objects that are surely in the sample
+            missed = np.log1p(-least)[at].sum(axis=1) + np.log1p(-n_drawn / self._n_objects)
+        times = -1.0 / np.expm1(missed)
+        return labels, rows, times / times.mean(), is_uniform
+
+
+def largest(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return labels (rows, M) as they are; of memberships (rows, B), the largest, -1 where there are none."""
+    if rows.dtype.kind != "f":
+        return rows
+    best = [rows[:, a:b].argmax(axis=1) for a, b in pairwise(offsets)]
+    return np.where(observed(rows, offsets), np.stack(best, axis=1), -1)
+
+
 def take_survey(
-    ensemble: Ensemble, engine: Engine, seed: int, sample_size: int, weights: np.ndarray | None = None
+    ensemble: Ensemble,
+    engine: Engine,
+    seed: int,
+    sample_size: int,
+    weights: np.ndarray | None = None,
+    *,
+    is_balanced: bool = False,
 ) -> Survey:
     """Read every block once, in O(n M) time; warn of objects without labels in partitions of weight > 0, and
     of groups of objects that no partition labels together.
+
+    The sample is uniform or, with ``is_balanced``, has rare base clusters, too: see `Drawing`.
     """
     n = ensemble.n_objects
-    chosen = draw_rows(n, sample_size, seed, "survey.sample")
+    drawing = Drawing(ensemble, seed, sample_size, "survey.sample", weights, is_balanced=is_balanced)
 
     def survey_block(block: Block) -> tuple[Any, ...]:
         labels = ensemble.read(block.start, block.stop)
@@ -292,21 +401,19 @@ def take_survey(
         labeled = np.take_along_axis(counted, first[:, None], axis=1)[:, 0]
         firsts = np.bincount(first[labeled], minlength=counted.shape[1])
         unlabeled = np.flatnonzero(~labeled) + block.start
-        sampled = labels[block.rows_of(chosen)]
-        return firsts, [unlabeled], [sampled], linked(counted)
+        return firsts, [unlabeled], linked(counted), drawing.of_block(block, labels)
 
     def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-        links = np.concatenate([np.equal.outer(np.unique(group), group) for group in (a[3], b[3])])
-        return *(x + y for x, y in zip(a[:3], b[:3], strict=True)), linked(links)
+        links = np.concatenate([np.equal.outer(np.unique(group), group) for group in (a[2], b[2])])
+        return a[0] + b[0], a[1] + b[1], linked(links), drawing.add(a[3], b[3])
 
     with progress("survey", n) as listener:
-        firsts, unlabeled, sampled, group = fold(
+        firsts, unlabeled, group, drawn = fold(
             engine, ensemble.blocks(), survey_block, add, progress=listener
         )
-    sample = np.ascontiguousarray(np.concatenate(sampled))
     sizes = np.bincount(group, firsts).astype(np.int64)  # of objects, by their first labels
     groups = np.sort(sizes[sizes > 0])[::-1]
-    survey = Survey(np.concatenate(unlabeled), sample, chosen)
+    survey = Survey(np.concatenate(unlabeled), *drawing.finish(drawn))
     if survey.unlabeled.size == n:
         raise InvalidInputError(
             f"all {n} objects are unlabeled; at least one partition must label some of them."

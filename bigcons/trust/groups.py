@@ -228,11 +228,14 @@ class Sample:
         offsets: np.ndarray,
         counts: np.ndarray | None = None,
         reliable: np.ndarray | None = None,
+        times: np.ndarray | None = None,
     ) -> None:
         """Take labels (rows, M), or memberships (rows, B), weights (M,) and reliabilities (B,).
 
         All partitions count the same by default, and reliabilities are by the labels. Of partitions that give
-        objects more than `MOST_LABELS` in the mean, as many count as give that, evenly spaced.
+        objects more than `MOST_LABELS` in the mean, as many count as give that, evenly spaced. ``times``
+        (rows,): how many objects of the ensemble each stands for, in proportion; groups and trees are of
+        those of the sample.
         """
         M = offsets.size - 1
         counts = np.ones(M) if counts is None else counts
@@ -242,7 +245,7 @@ class Sample:
             n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
             chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]
         is_chosen = np.isin(np.arange(M), chosen)
-        self.given = labels
+        self.given, self.times = labels, times
         """What the sample was made of."""
         self.offsets: np.ndarray
         self.labels: np.ndarray

@@ -45,7 +45,7 @@ from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, one_thread, open_engine
 from bigcons.run.results import by_size, renumbered, sizes_of
-from bigcons.run.survey import MemoryPlan, block_label_bytes, label_bytes
+from bigcons.run.survey import Drawing, Drawn, MemoryPlan, block_label_bytes, label_bytes
 from bigcons.seeding import SeedLike, draw_rows, generator, resolve_seed
 from bigcons.store.clusters import (
     HALF_WAY,
@@ -270,11 +270,6 @@ def search(
     sample: Sample | None = None
     rows = np.empty(0, np.int64)
 
-    def take(block: Block) -> list[np.ndarray]:
-        """Return the labels, or memberships, of the sampled objects of a block."""
-        chosen = block.rows_of(rows)
-        return [ensemble.read(block.start, block.stop)[chosen]] if chosen.size else []
-
     def sample_for(n_groups: int) -> Sample:
         nonlocal sample, rows
         n_rows = min(grouping.rows_for(n_groups), ensemble.n_objects)
@@ -284,10 +279,15 @@ def search(
         plan = MemoryPlan(held, block_label_bytes(ensemble), per_result)
         plan.check(purpose, engine, ensemble, memory)
         if sample is None or len(sample.labels) < n_rows:
-            rows = draw_rows(ensemble.n_objects, n_rows, seed, "n_clusters.sample")
+            drawing = Drawing(ensemble, seed, n_rows, "n_clusters.sample", counts)
+
+            def draw(block: Block) -> Drawn:
+                return drawing.of_block(block, ensemble.read(block.start, block.stop))
+
             with progress("sample to choose n_clusters", ensemble.n_objects) as listener:
-                parts = fold(engine, ensemble.blocks(), take, list.__add__, progress=listener)
-            sample = Sample(np.concatenate(parts), ensemble.offsets, counts)
+                drawn = fold(engine, ensemble.blocks(), draw, drawing.add, progress=listener)
+            labels, rows, times, _ = drawing.finish(drawn)
+            sample = Sample(labels, ensemble.offsets, counts, times=times)
         return sample
 
     n_groups = max(grouping.FIRST_GROUPS, 2 * (most or 0))
@@ -395,7 +395,7 @@ def place_all(
     of_sample = np.append(clusters, -1)[searched.groups.groups]
     counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
     of_sample = grouping.most_probable(sample, offsets, counts, of_sample, left_out=True).astype(np.int32)
-    T, sizes = counts_of(sample, offsets, of_sample, K, weights)
+    T, sizes = counts_of(sample, offsets, of_sample, K, weights, searched.sample.times)
     is_whole, blocks = len(sample) == n, ensemble.blocks()
     labels = of_sample if is_whole else np.full(n, -1, np.int32)
     with open_engine(client) as engine:

@@ -7,13 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import Consensus, ConsensusTree, Ensemble, consensus_tree
+from bigcons import Consensus, ConsensusTree, Ensemble, choose_n_clusters, consensus_tree
 from bigcons.datasets import planted_ensemble
-from bigcons.errors import (
-    InvalidInputError,
-    MemoryBudgetError,
-    UnlabeledObjectsWarning,
-)
+from bigcons.errors import MemoryBudgetError, SurplusClustersWarning, UnlabeledObjectsWarning
 from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from bigcons.trust.groups import Sample
@@ -112,7 +108,6 @@ def test_planted_classes__are_found_of_more_objects_than_are_sampled():
         ensemble, truth = planted_ensemble(12_000, 60, missing=missing, hard_share=0.0, random_state=2)
         model = ConsensusTree(6, random_state=0).fit(ensemble)
         assert adjusted_rand(truth, model.labels_) > least
-        assert model.chosen_tree_ in ("average", "distinctness")
 
 
 def test_memberships__are_probabilities_whose_largest_is_the_label(planted):
@@ -226,12 +221,58 @@ def test_fine_base_clusters__are_grouped_by_all_objects(tmp_path):
     np.testing.assert_array_equal(np.asarray(threads.memberships_), model.memberships_)
 
 
-def test_sample_without_any_label__is_refused():
-    labels = np.full((20_000, 2), -1)
-    labels[7] = 0
-    message = "none of the 2000 sampled objects has a label"
-    with pytest.warns(UnlabeledObjectsWarning), pytest.raises(InvalidInputError, match=message):
-        ConsensusTree(2, random_state=0).fit(labels)
+def planted_with_a_rare_class(seed, n_objects, n_rare, n_partitions=20):
+    """Return labels and classes: of six classes a tenth of the labels err, of a rare one none."""
+    draw = np.random.default_rng(seed)
+    classes = draw.permutation(np.r_[np.full(n_rare, 6), draw.integers(6, size=n_objects - n_rare)])
+    errs = (draw.random((n_objects, n_partitions)) < 0.1) & (classes < 6)[:, None]
+    return np.where(errs, draw.integers(6, size=errs.shape), classes[:, None]), classes
+
+
+@pytest.mark.parametrize(("n_objects", "n_rare"), [(20_000, 10), (50_000, 20), (50_000, 50)])
+def test_a_rare_class__that_every_partition_shows_is_found(n_objects, n_rare):
+    for seed in range(5):
+        labels, classes = planted_with_a_rare_class(seed, n_objects, n_rare)
+        model = ConsensusTree(7, random_state=seed).fit(labels)
+        assert adjusted_rand(classes == 6, model.labels_ == 6) == 1.0
+        assert model.has_structure_
+
+
+def test_two_clusters__of_which_a_uniform_sample_has_one():
+    truth = np.random.default_rng(0).permutation(np.r_[np.ones(10, int), np.zeros(49_990, int)])
+    model = ConsensusTree(2, random_state=0).fit(np.column_stack([truth] * 10))
+    np.testing.assert_array_equal(model.labels_, truth)
+    assert model.has_structure_
+    assert choose_n_clusters(np.column_stack([truth] * 10), random_state=0).n_clusters == 2
+
+
+def test_labels_of_two_objects__of_fifty_thousand_are_in_the_sample():
+    labels = np.full((50_000, 3), -1)
+    labels[7], labels[9] = 0, 1
+    for n_clusters in (2, "auto"):
+        with pytest.warns(UnlabeledObjectsWarning):
+            model = ConsensusTree(n_clusters, random_state=0).fit(labels)
+        assert model.labels_[7] != model.labels_[9]
+        assert (np.delete(model.labels_, [7, 9]) == -1).all()
+
+
+def test_clusters__are_as_many_as_asked_for_where_some_that_are_cut_win_no_object():
+    """Twenty Gaussians in partitions of two to ten clusters, of half of the objects each."""
+    draw = np.random.default_rng(1)
+    centers, classes = draw.normal(size=(20, 8)), draw.integers(20, size=1500)
+    points, labels = centers[classes] + 0.25 * draw.normal(size=(1500, 8)), []
+    for _ in range(40):
+        nearest = points[draw.choice(1500, int(draw.integers(2, 11)), replace=False)]
+        labels.append(((points[:, None] - nearest) ** 2).sum(axis=2).argmin(axis=1))
+        labels[-1][draw.random(1500) < 0.5] = -1
+    model = ConsensusTree(20, random_state=0).fit(np.column_stack(labels))
+    assert model.n_clusters_ == 20
+
+
+def test_clusters__that_the_labels_do_not_hold_are_told():
+    labels = np.random.default_rng(0).integers(2, size=(300, 4))
+    with pytest.warns(SurplusClustersWarning, match=r"only \d+ of n_clusters=16 clusters have objects"):
+        ConsensusTree(16, random_state=0).fit(labels)
 
 
 @pytest.mark.parametrize("n", [1500, 5000])  # all objects in the sample, and not

@@ -18,3 +18,15 @@ def drawn_rows(key, piece, n_rows, count):
         if splitmix(state, row) / 2**53 * (n_rows - row) < count - len(rows):
             rows.append(row)
     return rows
+
+
+def least_of_each(labels, partitions, key, n_least):
+    """Return the objects with the least random numbers of every base cluster, ``{(u, label): rows}``."""
+    M, least = len(labels[0]), {}
+    for u in partitions:
+        for label in sorted({row[u] for row in labels} - {-1}):
+            rows = [i for i, row in enumerate(labels) if row[u] == label]
+            state = [(key + (i * M + u) * 0x9E3779B97F4A7C15) % 2**64 for i in rows]
+            ranked = sorted((splitmix(at, 0), i) for at, i in zip(state, rows, strict=True))
+            least[u, label] = [i for _, i in ranked[:n_least]]
+    return least
