@@ -26,20 +26,17 @@ from bigcons import ConsensusTree, Ensemble
 from bigcons.methods.incidence import one_hot
 from bigcons.metrics import adjusted_rand
 from bigcons.seeding import generator
-from bigcons.store.clusters import LEAST_OBJECTS
 from bigcons.trust.groups import (
     AVERAGE,
     DISTINCTNESS,
     FEWEST_OBJECTS,
     GROUPS_PER_CLUSTER,
-    MOST_GROUPS,
     Sample,
     merge_groups,
     most_probable,
     n_groups_for,
     rows_for,
 )
-from bigcons.trust.n_clusters import search_sample
 from bigcons.trust.placement import log_rates
 from bigcons.weights import incidence_of
 
@@ -66,7 +63,6 @@ VARIANTS = {
     "spectrum": "groups as the spectrum has them",
     "no errors": "groups of objects none of which errs more than others",
     "30 groups": "30 groups",
-    "60 groups": "60 groups, however many seem to be clusters",
     "100 groups": "100 groups",
     "200 groups": "200 groups",
     "not placed": "objects of the sample as the tree has them",
@@ -101,9 +97,8 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     labels = ensemble.read(0, n)
     rows = np.sort(generator(seed, "tree_ablation.rows").permutation(n)[: rows_for(n_groups_for(K))])
     sample = labels[rows]
-    grouped, n_groups = Sample(sample, offsets), n_groups_for(K)
-    most_objects = min(len(rows), LEAST_OBJECTS * max(n_groups, MOST_GROUPS))
-    groups = search_sample(lambda _: grouped, most_objects, n_groups).groups
+    grouped = Sample(sample, offsets)
+    groups = grouped.groups(n_groups_for(K))
     trees = groups.cut(K, FEWEST_OBJECTS)
     single = {tree: groups.cut(K, FEWEST_OBJECTS, (tree,)) for tree in groups.trees}
     unweighted, _ = merge_groups(groups.table, offsets, groups.counts, np.ones(offsets[-1]))
@@ -134,7 +129,7 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
         with patch(f"bigcons.trust.groups.{what}", other):
             groups = Sample(sample, offsets).groups(n_groups_for(K))
             found[variant] = moved(groups.cut(K, FEWEST_OBJECTS).of_objects)
-    for n_groups in (30, 60, 100, 200):
+    for n_groups in (30, 100, 200):
         groups = Sample(sample, offsets).groups(max(n_groups, GROUPS_PER_CLUSTER * K))
         found[f"{n_groups} groups"] = moved(groups.cut(K, FEWEST_OBJECTS).of_objects)
     incidence, is_labeled = incidence_of(labels, offsets), (labels >= 0).any(axis=1)

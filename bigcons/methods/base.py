@@ -38,7 +38,7 @@ from bigcons.run.results import Found, Output, Results, Use
 from bigcons.run.survey import LabelsNeededError, MemoryPlan, PlannedEnsemble
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store import consensus as stores
-from bigcons.store.clusters import LEAST_OBJECTS, ClusterTree, NClustersChoice, Trust
+from bigcons.store.clusters import ClusterTree, NClustersChoice, Trust
 from bigcons.store.consensus import Consensus, write_rows
 from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.store.generator import Generator
@@ -46,7 +46,7 @@ from bigcons.store.pairs import PairTable
 from bigcons.store.store import data_frame, ids_first
 from bigcons.trust import confidence
 from bigcons.trust.groups import TREES, Sample, n_groups_for
-from bigcons.trust.n_clusters import Search, search, search_sample, tree_of
+from bigcons.trust.n_clusters import Search, judge, search, tree_of
 from bigcons.validation import check_flag, check_int
 from bigcons.weights import Weights
 
@@ -296,23 +296,20 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         finally:
             self.n_clusters, self._search = asked, None
 
-    def _judge_sample(
-        self, rows: np.ndarray, sample: Sample | None, most_groups: int
-    ) -> NClustersChoice | None:
+    def _judge_sample(self, rows: np.ndarray, sample: Sample | None) -> NClustersChoice | None:
         """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is needed.
 
-        In the groups of a tree that is cut at ``n_clusters`` or, where more seem to be clusters, in more, at
-        most so many; ``_search`` has them. None is a sample that says too little of the base clusters. A
-        number that has been chosen has been judged.
+        In the groups of a tree that is cut at ``n_clusters``; ``_search`` has them. None is a sample that
+        says too little of the base clusters. A number that has been chosen has been judged.
         """
         if hasattr(self, "n_clusters_choice_"):
             return None
         self.has_structure_: bool | None = None
         if sample is not None:
-            most_objects = min(len(rows), LEAST_OBJECTS * most_groups)
-            found = search_sample(lambda _: sample, most_objects, n_groups_for(self.n_clusters))
-            self._judge_structure(found._replace(rows=rows))
-            return found.choice if self.n_clusters > 1 else None
+            n_groups = n_groups_for(self.n_clusters)
+            groups = sample.groups(n_groups, at_any_scale=True)
+            self._judge_structure(judge(sample, groups, n_groups, rows))
+            return self._search.choice if self.n_clusters > 1 else None
         if self.n_clusters > 1:
             warn_user(
                 f"whether the labels have cluster structure is not known: the {len(rows):,} sampled objects "

@@ -225,11 +225,12 @@ class PCC(ConsensusClusterer):
         counts = None if weights is None else weights.partitions
         sample = Sample(survey.sample, ensemble.offsets, counts)
         grouped = None if survey.undersamples(ensemble, K, FEWEST_LABELS) else sample
-        self._judge_sample(survey.rows, grouped, n_groups_for(K))
+        self._judge_sample(survey.rows, grouped)
 
         def begin(run: Run) -> all_pairs.Solved:
             """Solve the sample of a run over the labels, from clusters of its tree."""
-            clusters = sample.groups(n_groups_for(K)).cut(K).of_objects
+            groups = sample.groups(n_groups_for(K)) if self._search is None else self._search.groups
+            clusters = groups.cut(K).of_objects
             return all_pairs.solve_sample(run, clusters, K, problem.n_init, weights, more)
 
         with passes.open_workspace(out, engine, K) as (arrays, snapshots):

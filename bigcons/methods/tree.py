@@ -199,14 +199,13 @@ class ConsensusTree(ConsensusClusterer):
         weights = self._weights = Weights.given(self.weights, offsets)
         self._check_memory_plan(self.memory_plan, ensemble, engine, out, self.memory)
         counts = None if weights is None else weights.partitions
-        n_rows = grouping.rows_for(grouping.n_groups_for(K))
-        survey = take_survey(ensemble, engine, seed, n_rows, counts, is_balanced=True)
+        n_groups = grouping.n_groups_for(K)
+        survey = take_survey(ensemble, engine, seed, grouping.rows_for(n_groups), counts, is_balanced=True)
         warn_of_dissent(survey, ensemble, counts, "leave them out, or give them weights= of 0")
         # whether the sample says too little of the base clusters
         is_too_fine = survey.undersamples(ensemble, K, grouping.FEWEST_LABELS)
-        n_groups = grouping.n_groups_for(K)
         sample = None if is_too_fine else Sample(survey.sample, offsets, counts, times=survey.times)
-        choice = self._judge_sample(survey.rows, sample, max(n_groups, grouping.MOST_GROUPS))
+        choice = self._judge_sample(survey.rows, sample)
         first: Callable[[Run], First] = partial(self._cut_of_all, survey.sample)
         if sample is None:
             columns = grouping.GROUPS_PER_CLUSTER * K
@@ -337,8 +336,7 @@ class ConsensusTree(ConsensusClusterer):
         result = 4 * K + 2 * TRUST_ROW.itemsize  # memberships, and how far to trust the labels, twice
         n_rows = min(n, grouping.rows_for(grouping.n_groups_for(K)))
         sample = 2 * n_rows * ensemble.row_bytes
-        n_groups = min(max(grouping.n_groups_for(K), grouping.MOST_GROUPS), n_rows)
-        start = grouping.plan_bytes(ensemble, n_rows, n_groups, K)
+        start = grouping.plan_bytes(ensemble, n_rows, min(grouping.n_groups_for(K), n_rows), K)
         of_passes = MemoryPlan(
             held=4 * n + (n * (8 + result) if in_memory else 0) + (4 * state + tables + sample),
             per_block=block_label_bytes(ensemble) + rows * (16 + 2 * result) + 2 * state,

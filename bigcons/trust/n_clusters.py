@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -290,55 +290,63 @@ def search(
             sample = Sample(labels, ensemble.offsets, counts, times=times)
         return sample
 
-    n_groups = max(grouping.FIRST_GROUPS, 2 * (most or 0))
-    searched = search_sample(sample_for, ensemble.n_objects, n_groups, least, most)
-    logger.info("%r", searched.choice)
-    return searched._replace(rows=rows)
-
-
-def search_sample(
-    sample_for: Callable[[int], Sample],
-    n_objects: int,
-    n_groups: int,
-    least: int = 1,
-    most: int | None = None,
-) -> Search:
-    """Return the choice by samples for so many groups or more, from ``least`` up to ``most`` clusters.
-
-    If no ``most`` is given, a single cluster gives way to the best other number, if halves of the partitions
-    agree on it more than half-way: even a continuum can be divided usefully.
-    """
-    is_full = False
+    n_groups, is_full = max(grouping.FIRST_GROUPS, 2 * (most or 0)), False
     while True:
         sample = sample_for(n_groups)
         with progress(f"merge {n_groups:,} groups to choose n_clusters", 0):
             groups = sample.groups(n_groups, at_any_scale=True)
-        n_found = len(groups.table)
-        # Levels of the tree: the first is a single cluster, each later one divides a cluster more; the last,
-        # of all groups, is left out if a partition divides one. A single cluster has no lifetime here.
-        n_seen = np.count_nonzero(np.add.reduceat(groups.table, groups.offsets[:-1], axis=1))
-        n_levels = max(n_found - int(n_seen < np.count_nonzero(groups.table)), 1)
-        tree = groups.trees[grouping.DISTINCTNESS]
-        heights = tree.heights[::-1]
-        n_large = numbers_of_large(tree.sides, groups.sizes, least_objects(groups.sizes))[:n_levels]
-        of_level, lives = np.maximum(n_large, 1), -np.diff(heights[:n_levels], prepend=0.0)
-        lives = np.where(np.maximum.accumulate(n_large) > 1, np.maximum(lives, 0.0), 0.0)
+        n_found, heights = len(groups.table), groups.trees[grouping.DISTINCTNESS].heights[::-1]
+        of_level, lives = levels_of(groups)
         by_number = np.bincount(of_level, lives)[2:]
         longest = int(np.argmax(of_level == 2 + np.argmax(by_number))) + 1 if by_number.size else 1
         cheap = int((grouping.MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
-        is_full |= n_groups >= cheap or 2 * n_groups > n_objects // LEAST_OBJECTS or 2 * n_found <= n_groups
+        is_full |= n_groups >= cheap or 2 * n_groups > ensemble.n_objects // LEAST_OBJECTS
         most_distinct = groups.distinct[np.isfinite(groups.distinct)].max(initial=0.0)
         is_many = 2 * (longest + 1) >= n_found or heights[max(n_found - 2, 0)] > most_distinct / 2
-        if is_full or not is_many:
+        if is_full or 2 * n_found <= n_groups or not is_many:
             break
         is_full, n_groups = cheap < 2 * n_groups, min(2 * n_groups, cheap)
-    halves = Halves.of(groups, sample.labels)
-    # two groups for each cluster, or no more different objects
-    most_told = min(n_found, max(n_groups // 2, 1))
+    searched = judge(sample, groups, n_groups, rows, least, most)
+    logger.info("%r", searched.choice)
+    return searched
+
+
+def levels_of(groups: Groups) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of clusters at the levels of the tree of distinctness, and how long each lives.
+
+    The first level is a single cluster, which has no lifetime here, each later one divides a cluster more;
+    the last, of all groups, is left out if a partition divides one.
+    """
+    n_seen = np.count_nonzero(np.add.reduceat(groups.table, groups.offsets[:-1], axis=1))
+    n_levels = max(len(groups.table) - int(n_seen < np.count_nonzero(groups.table)), 1)
+    tree = groups.trees[grouping.DISTINCTNESS]
+    n_large = numbers_of_large(tree.sides, groups.sizes, least_objects(groups.sizes))[:n_levels]
+    lives = -np.diff(tree.heights[::-1][:n_levels], prepend=0.0)
+    is_several = np.maximum.accumulate(n_large) > 1
+    return np.maximum(n_large, 1), np.where(is_several, np.maximum(lives, 0.0), 0.0)
+
+
+def judge(
+    sample: Sample,
+    groups: Groups,
+    n_groups: int,
+    rows: np.ndarray,
+    least: int = 1,
+    most: int | None = None,
+) -> Search:
+    """Return the choice by at most ``n_groups`` groups of a sample, the objects ``rows``.
+
+    From ``least`` to ``most`` clusters, by default to one for two groups, or as many as objects differ.
+
+    Without ``most``, a single cluster gives way to the best other number, if halves of the partitions
+    agree on it more than half-way: even a continuum can be divided usefully.
+    """
+    halves, (of_level, lives) = Halves.of(groups, sample.labels), levels_of(groups)
+    most_told = min(len(groups.table), max(n_groups // 2, 1))
     is_told = of_level <= most_told
     half_way = HALF_WAY if most is None else np.inf
     choice = choice_of_tree(halves, of_level[is_told], lives[is_told], least, most or most_told, half_way)
-    return Search(sample, groups, halves, choice, np.arange(len(sample.given)))
+    return Search(sample, groups, halves, choice, rows)
 
 
 def tree_of(searched: Search, n_objects: int, trees: Sequence[str] = grouping.TREES) -> ClusterTree:

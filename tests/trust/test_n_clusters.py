@@ -21,7 +21,7 @@ from bigcons.metrics import adjusted_rand
 from bigcons.progress import Progress, report_progress_to
 from bigcons.store.clusters import NClustersChoice, evidence, merit
 from bigcons.trust.groups import FIRST_GROUPS, Sample, nearest_of_rows
-from bigcons.trust.n_clusters import search_sample
+from bigcons.trust.n_clusters import judge
 from tests.naive import tree as naive
 
 
@@ -108,7 +108,8 @@ def test_evidence__counts_what_is_not_agreed_on_against_a_number_and_all_larger_
 def test_merit__is_the_evidence_and_a_share_of_the_quality():
     labels = planted(5)[0]
     sample = Sample(labels, Ensemble.from_labels(labels).offsets)
-    found = search_sample(lambda _: sample, len(labels), FIRST_GROUPS)
+    groups = sample.groups(FIRST_GROUPS)
+    found = judge(sample, groups, FIRST_GROUPS, np.arange(len(labels)))
     table, anmi = found.choice.table, found.groups.mutual_information("average")
     agreement = found.halves.agreement(["average"], 8)[0]
     np.testing.assert_allclose(table["quality"][:8], anmi[:8] * agreement, atol=1e-12)
