@@ -308,8 +308,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if sample is not None:
             n_groups = n_groups_for(self.n_clusters)
             groups = sample.groups(n_groups, at_any_scale=True)
-            self._judge_structure(judge(sample, groups, n_groups, rows))
-            return self._search.choice if self.n_clusters > 1 else None
+            found = judge(sample, groups, n_groups, rows)
+            self._judge_structure(found)
+            return found.choice if self.n_clusters > 1 else None
         if self.n_clusters > 1:
             warn_user(
                 f"whether the labels have cluster structure is not known: the {len(rows):,} sampled objects "
