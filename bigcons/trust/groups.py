@@ -245,8 +245,9 @@ class Sample:
             n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
             chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]
         is_chosen = np.isin(np.arange(M), chosen)
-        self.given, self.times = labels, times
+        self.given = labels
         """What the sample was made of."""
+        self.times: np.ndarray | None = times
         self.offsets: np.ndarray
         self.labels: np.ndarray
         self.offsets, self.labels = of_partitions(is_chosen, offsets, labels)
