@@ -215,8 +215,9 @@ class PCC(ConsensusClusterer):
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         given = weights.partitions if isinstance(weights, Weights) else None
         survey = take_survey(labels, engine, seed, problem.n_sampled, given)
-        rows, more = draw_rows(len(survey.sample), N_SAMPLED, seed, "pcc.sample"), survey.sample
-        survey = Survey(survey.unlabeled, *(of[rows] for of in survey[1:]))
+        unlabeled, more, of_all, times, is_uniform = survey
+        rows = draw_rows(len(more), N_SAMPLED, seed, "pcc.sample")
+        survey = Survey(unlabeled, more[rows], of_all[rows], times[rows], is_uniform[rows])
         if isinstance(weights, str):
             weights = all_pairs.entropy_weights(survey.sample, ensemble.offsets)
         self._weights = weights
