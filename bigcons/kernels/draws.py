@@ -51,27 +51,33 @@ def mark_drawn(key, first, bounds, counts, marks):
 
 
 @jit
-def keep_least(labels, partitions, starts, first, key, keys, rows):
+def keep_least(labels, partitions, starts, first, key, factors, keys, rows):
     """Keep the objects with the least random numbers of every base cluster, in ``rows`` and ``keys`` (S, k).
 
     Those of ``labels`` (n, M), objects from ``first`` on, in ``partitions`` (P,), whose base clusters have
     the rows of the two tables from ``starts`` (P,) on. ``keys`` are ascending, of 53 bits, the largest
-    uint64 where there are fewer objects. A number depends on ``key``, the object and the partition alone.
+    uint64 where there are fewer objects. The number of an object in a partition is its random number, by
+    ``key``, times the odd one of the partition, in ``factors`` (P,), modulo 2^64.
     """
-    random, last = empty(1, np.uint64), keys.shape[1] - 1
+    random, last, shift = empty(1, np.uint64), keys.shape[1] - 1, np.uint64(11)
+    limits = empty(keys.shape[0] + 1, np.uint64)  # none for a missing label, so that it needs no branch
+    limits[0] = 0
+    for b in range(keys.shape[0]):
+        limits[b + 1] = keys[b, last]
     for i in range(labels.shape[0]):
-        for p in range(partitions.size):
-            label = np.int64(labels[i, partitions[p]])
-            if label < 0:
-                continue
-            row = first + i
-            random[0] = key + np.uint64(row * labels.shape[1] + partitions[p]) * _GOLDEN
-            number, b, at = bits(random), starts[p] + label, last
-            if number < keys[b, last]:
+        row, of_row = first + i, labels[i]
+        random[0] = key + np.uint64(row) * _GOLDEN
+        of_object = bits(random)
+        for p in range(np.uint64(partitions.size)):  # unsigned numbers need no check for < 0
+            label = np.int64(of_row[np.uint64(partitions[p])])
+            number = (of_object * factors[p]) >> shift
+            if number < limits[np.uint64((starts[p] + label + 1) * (label >= 0))]:
+                b, at = starts[p] + label, last
                 while at > 0 and keys[b, at - 1] > number:
                     keys[b, at], rows[b, at] = keys[b, at - 1], rows[b, at - 1]
                     at -= 1
                 keys[b, at], rows[b, at] = number, row
+                limits[b + 1] = keys[b, last]
 
 
 def draw_labels(memberships: np.ndarray, draws: np.ndarray) -> np.ndarray:

@@ -297,12 +297,12 @@ class Drawing:
     """The draw of a sample, uniform or of rare base clusters, too, in one read of the labels.
 
     With ``is_balanced``, at most half of the objects are those with the least random numbers of every base
-    cluster, as many of each; of more base clusters than that, one of each of evenly spaced partitions. Each
-    partition has random numbers of its own, so the more partitions have an object in small base clusters, the
-    more certainly it is in the sample: a cluster that a uniform sample has no object of, and all partitions
-    show, is seen. In clustering that is known as sampling by sensitivity (Feldman and Langberg 2011), and the
-    least of random numbers as bottom-k (Cohen and Kaplan 2007). All other objects are drawn uniformly. What
-    is drawn does not depend on the blocks.
+    cluster, as many of each; of more base clusters than that, one of each of evenly spaced partitions. In
+    each partition objects have other numbers, so the more partitions have an object in small base clusters,
+    the more certainly it is in the sample: a cluster that a uniform sample has no object of, and all
+    partitions show, is seen. In clustering that is known as sampling by sensitivity (Feldman and Langberg
+    2011), and the least of random numbers as bottom-k (Cohen and Kaplan 2007). All other objects are drawn
+    uniformly. What is drawn does not depend on the blocks.
     """
 
     def __init__(
@@ -329,14 +329,15 @@ class Drawing:
         self._starts = np.concatenate([[0], np.cumsum(widths[self._partitions])])
         self._shape = int(self._starts[-1]), n_each + 1
         self._chosen = draw_rows(n, n_rows - n_each * self._shape[0], seed, stream)
-        self._key = generator(seed, f"{stream}.keys").integers(1 << 64, dtype=np.uint64)
+        numbers = generator(seed, f"{stream}.keys").integers(1 << 64, size=M + 1, dtype=np.uint64)
+        self._key, self._factors = numbers[0], numbers[1:][self._partitions] | np.uint64(1)
 
     def of_block(self, block: Block, labels: np.ndarray) -> Drawn:
         """Return what is taken of a block of labels, or memberships."""
         keys, least = np.full(self._shape, np.iinfo(np.uint64).max, np.uint64), np.full(self._shape, -1)
         draws.keep_least(
-            *(largest(labels, self._offsets), self._partitions, self._starts[:-1], block.start, self._key),
-            *(keys, least),
+            *(largest(labels, self._offsets), self._partitions, self._starts[:-1], block.start),
+            *(self._key, self._factors, keys, least),
         )
         rows = np.union1d(block.rows_of(self._chosen) + block.start, least[:, :-1][least[:, :-1] >= 0])
         return Drawn(rows, labels[rows - block.start], keys, least)

@@ -50,10 +50,11 @@ def test_mark_drawn__every_set_is_equally_likely():
 )
 def test_keep_least__is_the_definition_in_any_blocks(labels, partitions, key, n_least, cut):
     keys = np.full((3 * len(partitions), n_least), 2**64 - 1, np.uint64)
+    factors = [(key * (u + 3)) % 2**64 | 1 for u in partitions]
     rows, starts = np.full(keys.shape, -1), 3 * np.arange(len(partitions))
     for first, block in ((0, labels[:cut]), (cut, labels[cut:])):
         given = np.array(block, np.int8).reshape(-1, 3), np.array(partitions), starts, first
-        keep_least(*given, np.uint64(key), keys, rows)
+        keep_least(*given, np.uint64(key), np.array(factors, np.uint64), keys, rows)
     found = {(partitions[b // 3], b % 3): of[of >= 0].tolist() for b, of in enumerate(rows) if of[0] >= 0}
-    assert found == least_of_each(labels, partitions, key, n_least)
+    assert found == least_of_each(labels, partitions, key, factors, n_least)
     assert (np.sort(keys, axis=1) == keys).all()

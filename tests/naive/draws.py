@@ -20,13 +20,13 @@ def drawn_rows(key, piece, n_rows, count):
     return rows
 
 
-def least_of_each(labels, partitions, key, n_least):
+def least_of_each(labels, partitions, key, factors, n_least):
     """Return the objects with the least random numbers of every base cluster, ``{(u, label): rows}``."""
-    M, least = len(labels[0]), {}
-    for u in partitions:
+    least = {}
+    for u, factor in zip(partitions, factors, strict=True):
         for label in sorted({row[u] for row in labels} - {-1}):
             rows = [i for i, row in enumerate(labels) if row[u] == label]
-            state = [(key + (i * M + u) * 0x9E3779B97F4A7C15) % 2**64 for i in rows]
-            ranked = sorted((splitmix(at, 0), i) for at, i in zip(state, rows, strict=True))
-            least[u, label] = [i for _, i in ranked[:n_least]]
+            states = [(key + i * 0x9E3779B97F4A7C15) % 2**64 for i in rows]
+            numbers = [(splitmix(state, 0) * factor % 2**64) >> 11 for state in states]
+            least[u, label] = [i for _, i in sorted(zip(numbers, rows, strict=True))[:n_least]]
     return least
