@@ -185,9 +185,9 @@ def test_choose__reports_each_doubling_and_each_half():
         def advance(self, n):
             self.of[2] += n
 
-    noise = np.random.default_rng(0).integers(4, size=(3000, 12))
+    labels = planted(40, n_objects=3000)[0]  # more clusters than half of the first groups
     with report_progress_to(Listener):
-        ConsensusTree("auto", random_state=0, client="serial").fit(noise)
+        ConsensusTree("auto", random_state=0, client="serial").fit(labels)
     merged = [what for what, *_ in told if what.startswith("merge ")]
     assert merged[:2] == [f"merge {n} groups to choose n_clusters" for n in (30, 60)]
     halves = {what: (total, done) for what, total, done in told if "halves" in what}
