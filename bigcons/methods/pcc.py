@@ -230,7 +230,11 @@ class PCC(ConsensusClusterer):
 
         def begin(run: Run) -> all_pairs.Solved:
             """Solve the sample of a run over the labels, from clusters of its tree."""
-            groups = sample.groups(n_groups_for(K)) if self._search is None else self._search.groups
+            found = self._search  # of an own sample if it chose the number
+            if found is not None and found.sample is sample:
+                groups = found.groups
+            else:
+                groups = sample.groups(n_groups_for(K))
             clusters = groups.cut(K).of_objects
             return all_pairs.solve_sample(run, clusters, K, problem.n_init, weights, more)
 

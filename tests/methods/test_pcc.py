@@ -344,3 +344,12 @@ def test_budget_too_small__is_told_with_remedies(method):
         METHODS[method](40, memory="1MB", client="serial").fit(ensemble)
     assert "or write the result to a store with out=" in str(refusal.value)
     assert ("or use ConsensusTree" in str(refusal.value)) == (method == "pcc")
+
+
+@pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
+def test_auto__starts_as_with_the_number_that_it_chooses_though_that_is_found_in_other_objects():
+    ensemble, _ = planted_ensemble(6000, 20, hard_share=0.0, random_state=0)
+    auto = PCC("auto", random_state=0).fit(ensemble)
+    given = PCC(auto.n_clusters_choice_.n_clusters, random_state=0).fit(ensemble)
+    assert auto.start_objectives_ == given.start_objectives_
+    np.testing.assert_array_equal(auto.labels_, given.labels_)
