@@ -111,7 +111,8 @@ def choose_n_clusters(
 
     Notes
     -----
-    One pass over the labels draws 2,000 objects, which form 30 groups. Where half of them seem to be
+    One pass over the labels draws up to 2,000 objects, half of them of all base clusters alike, so that it
+    sees small clusters, too. They form 30 groups. Where half of them seem to be
     clusters, or the least distinct two are half as distinct as the most distinct, there are twice as many,
     of 20 objects each, up to one for 5 objects and as long as their tree stays cheap: some thousand groups of
     fine partitions. Many groups, and those of very many base clusters, are found by k-means of the labels.
@@ -267,32 +268,26 @@ def search(
             )
         least = check_int("k_range[0]", k_range[0])
         most = check_int("k_range[1]", k_range[1], at_least=least, at_most=max(ensemble.n_objects, least))
-    sample: Sample | None = None
-    rows = np.empty(0, np.int64)
 
-    def sample_for(n_groups: int) -> Sample:
-        nonlocal sample, rows
-        n_rows = min(grouping.rows_for(n_groups), ensemble.n_objects)
+    def draw(drawing: Drawing, block: Block) -> Drawn:
+        return drawing.of_block(block, ensemble.read(block.start, block.stop))
+
+    n, n_groups = ensemble.n_objects, max(grouping.FIRST_GROUPS, 2 * (most or 0))
+    is_full, n_drawn = False, 0
+    while True:
+        n_rows = min(grouping.rows_for(n_groups), n)
         held = grouping.plan_bytes(ensemble, n_rows, n_groups, most or n_groups)
         held += 2 * label_bytes(ensemble, n_rows)
         per_result = label_bytes(ensemble, min(n_rows, ensemble.chunk_rows))
         plan = MemoryPlan(held, block_label_bytes(ensemble), per_result)
         plan.check(purpose, engine, ensemble, memory)
-        if sample is None or len(sample.labels) < n_rows:
-            drawing = Drawing(ensemble, seed, n_rows, "n_clusters.sample", counts)
-
-            def draw(block: Block) -> Drawn:
-                return drawing.of_block(block, ensemble.read(block.start, block.stop))
-
-            with progress("sample to choose n_clusters", ensemble.n_objects) as listener:
-                drawn = fold(engine, ensemble.blocks(), draw, drawing.add, progress=listener)
+        if n_rows > n_drawn:  # a sample may have fewer objects than were asked for
+            drawing, n_drawn = Drawing(ensemble, seed, n_rows, "n_clusters.sample", counts), n_rows
+            with progress("sample to choose n_clusters", n) as listener:
+                blocks, task = ensemble.blocks(), partial(draw, drawing)
+                drawn = fold(engine, blocks, task, drawing.add, progress=listener)
             labels, rows, times, _ = drawing.finish(drawn)
             sample = Sample(labels, ensemble.offsets, counts, times=times)
-        return sample
-
-    n_groups, is_full = max(grouping.FIRST_GROUPS, 2 * (most or 0)), False
-    while True:
-        sample = sample_for(n_groups)
         with progress(f"merge {n_groups:,} groups to choose n_clusters", 0):
             groups = sample.groups(n_groups, at_any_scale=True)
         n_found, heights = len(groups.table), groups.trees[grouping.DISTINCTNESS].heights[::-1]
@@ -300,7 +295,7 @@ def search(
         by_number = np.bincount(of_level, lives)[2:]
         longest = int(np.argmax(of_level == 2 + np.argmax(by_number))) + 1 if by_number.size else 1
         cheap = int((grouping.MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
-        is_full |= n_groups >= cheap or 2 * n_groups > ensemble.n_objects // LEAST_OBJECTS
+        is_full |= n_groups >= cheap or 2 * n_groups > n // LEAST_OBJECTS
         most_distinct = groups.distinct[np.isfinite(groups.distinct)].max(initial=0.0)
         is_many = 2 * (longest + 1) >= n_found or heights[max(n_found - 2, 0)] > most_distinct / 2
         if is_full or 2 * n_found <= n_groups or not is_many:
@@ -337,7 +332,6 @@ def judge(
     """Return the choice by at most ``n_groups`` groups of a sample, the objects ``rows``.
 
     From ``least`` to ``most`` clusters, by default to one for two groups, or as many as objects differ.
-
     Without ``most``, a single cluster gives way to the best other number, if halves of the partitions
     agree on it more than half-way: even a continuum can be divided usefully.
     """

@@ -190,6 +190,8 @@ def test_choose__reports_each_doubling_and_each_half():
         ConsensusTree("auto", random_state=0, client="serial").fit(labels)
     merged = [what for what, *_ in told if what.startswith("merge ")]
     assert merged[:2] == [f"merge {n} groups to choose n_clusters" for n in (30, 60)]
+    # the same sample has 30 groups and 60
+    assert [what for what, *_ in told[:3]] == ["sample to choose n_clusters", *merged[:2]]
     halves = {what: (total, done) for what, total, done in told if "halves" in what}
     assert len(halves) == 3
     assert set(halves.values()) == {(8, 8)}
