@@ -226,7 +226,8 @@ class ConsensusTree(ConsensusClusterer):
                 )
                 groups = sample.groups(n_groups, at_any_scale=True)
             first = partial(self._cut_sample, sample, groups)
-        method, uniform = TreePass(first, offsets, K, weights, self._search), survey.sample[survey.is_uniform]
+        method = TreePass(first, offsets, K, weights, None if is_too_fine else self._search)
+        uniform = survey.sample[survey.is_uniform]
         with passes.open_workspace(out, engine, 1, "<i4") as workspace:
             run = Run(ensemble, ensemble.blocks(), engine, seed, 1, 0.0, uniform, *workspace)
             at = passes.run_passes(run, method)
