@@ -2,8 +2,8 @@
 
 The data sets, pools and kinds of ensembles are those of `accuracy.py`; the number of classes is given. The
 default replaces clusters that win no object; a variant does not, and each other one changes one thing more of
-that: the tree, the criterion by which one of two cuts is taken, the
-reliabilities of base clusters, the groups and their number, or how often objects are placed.
+that: the tree, the criterion by which one of two cuts is taken, the reliabilities of base clusters, the
+groups and their number, or how often objects are placed.
 
 Results are appended to ``--out``, and an interrupted run resumes. ``--write`` makes
 results/tree_ablation.md of them, the table of docs/methods.md. ``--ensembles`` keeps the ensembles.
