@@ -1,25 +1,35 @@
 """Contingency tables: of two clusterings, of one with all partitions, and the criteria computed from them.
 
-A criterion takes a table ``(n_classes, n_clusters)``, which may have empty rows and columns. A symmetric one,
-of `SYMMETRIC`, also takes a stack of tables ``(..., n_classes, n_clusters)`` and returns as many values.
+A criterion takes a table ``(n_classes, n_clusters)``, which may have empty rows and columns: an array or, of
+very many clusters, a csr_array of SciPy's. A symmetric one, of `SYMMETRIC`, also takes a stack of arrays
+``(..., n_classes, n_clusters)`` and returns as many values.
 `bigcons.metrics` describes each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.io.labels import LabelColumn, names_of_rows, refuse_other_rows
-from bigcons.memory import BLOCK_ROWS, LABELS_TOGETHER, N_SAMPLED, Block, format_size, row_blocks
+from bigcons.memory import (
+    BLOCK_ROWS,
+    LABELS_TOGETHER,
+    N_SAMPLED,
+    VALUES_TOGETHER,
+    Block,
+    format_size,
+    row_blocks,
+)
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
-from bigcons.weights import counts_of
+from bigcons.weights import counts_of, incidence_of
 
 MAX_TABLE_BYTES = 1 << 30
 
@@ -29,7 +39,7 @@ SEED = 0
 COMPARISONS, LEAST_SAMPLE = 25_000_000, 256
 """Partitions are compared on so many objects times pairs of partitions, but no fewer objects than that."""
 
-Criterion = Callable[[np.ndarray], Any]
+Criterion = Callable[[Any], Any]
 """A number for one table ``(ka, kb)``."""
 
 Codes = Callable[[int, int], np.ndarray]
@@ -50,22 +60,34 @@ def refuse_other_objects(
     refuse_other_rows(name, names, others.rpartition(" ")[0], other_names)
 
 
-def table_of(a: LabelColumn, b: LabelColumn) -> np.ndarray:
-    """Return how many objects lie in each cluster of ``a`` and of ``b``, (ka, kb) int64, none empty."""
+def table_of(a: LabelColumn, b: LabelColumn) -> Any:
+    """Return how many objects lie in each cluster of ``a`` and of ``b``, (ka, kb) int64, none empty.
+
+    A csr_array where `is_sparse`.
+    """
     refuse_other_objects(a.name, a.n_objects, a.row_names, f"{b.name} has", b.n_objects, b.row_names)
-    shape = (a.n_clusters, b.n_clusters)
-    check_size(shape)
-    table = np.zeros(shape, dtype=np.int64)
-    for block in row_blocks(a.n_objects, BLOCK_ROWS):
-        rows, columns = (labels.codes(block.start, block.stop) for labels in (a, b))
-        both = (rows >= 0) & (columns >= 0)
-        cells = rows[both] * shape[1] + columns[both]
-        table += np.bincount(cells, minlength=table.size).reshape(shape)
-    if not table.any():
+    n, shape = a.n_objects, (a.n_clusters, b.n_clusters)
+    if is_sparse(shape, n):
+        of_a, of_b = (incidence_of(of.codes(0, n)[:, None], np.array([0, of.n_clusters])) for of in (a, b))
+        table = (of_a.T @ of_b).tocsr().astype(np.int64)
+    else:
+        table = np.zeros(shape, dtype=np.int64)
+        for block in row_blocks(n, BLOCK_ROWS):
+            rows, columns = (labels.codes(block.start, block.stop) for labels in (a, b))
+            both = (rows >= 0) & (columns >= 0)
+            cells = rows[both] * shape[1] + columns[both]
+            table += np.bincount(cells, minlength=table.size).reshape(shape)
+    in_rows, in_columns = (table.sum(axis=axis) > 0 for axis in (1, 0))
+    if not in_rows.any():
         raise InvalidInputError(
             f"no object has a label in both {a.name} and {b.name}; pass clusterings of the same objects."
         )
-    return table[table.any(axis=1)][:, table.any(axis=0)]
+    return table[in_rows][:, in_columns]
+
+
+def is_sparse(shape: tuple[int, int], n_labels: int) -> bool:
+    """Return whether of a large table only the counts above zero are held: it has more cells than labels."""
+    return shape[0] * shape[1] > max(n_labels, VALUES_TOGETHER)
 
 
 def check_size(shape: tuple[int, int]) -> None:
@@ -83,27 +105,37 @@ def check_size(shape: tuple[int, int]) -> None:
 def codes_for(ensemble: Ensemble, labels: Any) -> tuple[Codes, np.ndarray]:
     """Return the codes of labels of the objects of an ensemble, and the labels (K,) that they stand for.
 
-    Refuses labels of other objects, and so many that no table holds their overlaps with base clusters.
+    Refuses labels of other objects.
     """
     column = LabelColumn("labels", labels)
     others = "the ensemble has", ensemble.n_objects, names_of_rows(ensemble)
     refuse_other_objects("labels", column.n_objects, column.row_names, *others)
-    check_size((len(column.values), ensemble.n_base_clusters))
     return column.codes, column.values
 
 
 def count_with_partitions(
-    ensemble: Ensemble, codes: Codes, n_clusters: int, engine: Engine, *samples: np.ndarray
+    ensemble: Ensemble,
+    codes: Codes,
+    n_clusters: int,
+    engine: Engine,
+    *samples: np.ndarray,
+    sparse: bool = False,
 ) -> tuple[Any, ...]:
     """Return the contingency (1 + K, B) int64 of clusters with all base clusters, and their sizes (1 + K,).
 
-    The first row is of objects in no cluster. Then of ``samples``, objects in ascending order: the labels of
-    the first one, and the clusters of each, in parts.
+    The first row is of objects in no cluster; the table is an array or, if ``sparse``, a csr_array. Then of
+    ``samples``, objects in ascending order: the labels of the first one, and the clusters of each, in parts.
     """
+    K = 1 + n_clusters
 
     def count_block(block: Block) -> tuple[Any, ...]:
         clusters, labels = codes(block.start, block.stop), ensemble.read(block.start, block.stop)
-        counts = counts_of(labels, ensemble.offsets, 1 + clusters, 1 + n_clusters)
+        if sparse:
+            of_clusters = incidence_of(1 + clusters[:, None], np.array([0, K]))
+            T = (incidence_of(labels, ensemble.offsets).T @ of_clusters).tocsr()
+            counts: tuple[Any, Any] = T, np.bincount(1 + clusters, minlength=K)
+        else:
+            counts = counts_of(labels, ensemble.offsets, 1 + clusters, K)
         chosen = [block.rows_of(rows) for rows in samples]
         return *counts, [labels[rows] for rows in chosen[:1]], *([clusters[rows]] for rows in chosen)
 
@@ -112,7 +144,8 @@ def count_with_partitions(
 
     with progress("compare with partitions", ensemble.n_objects) as listener:
         T, sizes, *parts = fold(engine, ensemble.blocks(), count_block, add, progress=listener)
-    return T.T.astype(np.int64, order="C"), sizes.astype(np.int64), *parts
+    table = T.T.tocsr() if sparse else np.ascontiguousarray(T.T)
+    return table.astype(np.int64), sizes.astype(np.int64), *parts
 
 
 # Partitions beside each other
@@ -154,40 +187,57 @@ def adjusted_rand_of_partitions(
 # Criteria
 
 
-def matching_accuracy(tables: np.ndarray) -> Any:
+def matching_accuracy(tables: Any) -> Any:
     """Return the share of objects in agreement under the best one-to-one matching."""
-    from scipy.optimize import linear_sum_assignment
-
-    each = tables.reshape(-1, *tables.shape[-2:])
-    matched = [table[linear_sum_assignment(table, maximize=True)].sum() for table in each]
+    each = tables.reshape(-1, *tables.shape[-2:]) if isinstance(tables, np.ndarray) else [tables]
+    matched = [table[best_matching(table)].sum() for table in each]
     return np.reshape(matched, tables.shape[:-2])[()] / tables.sum(axis=(-2, -1))
 
 
-def greedy_accuracy(table: np.ndarray) -> float:
+def best_matching(table: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows and columns that are matched so that most objects are in agreement."""
+    from scipy.optimize import linear_sum_assignment
+    from scipy.sparse import csr_array, eye_array, hstack
+    from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+
+    if isinstance(table, np.ndarray):
+        rows, columns = linear_sum_assignment(table, maximize=True)
+        return rows, columns
+    # a row that has no other has a column of its own, which gains nothing: 1 as against 1 and its objects
+    more = csr_array((table.data + 1, table.indices, table.indptr), table.shape)
+    every = hstack([more, eye_array(table.shape[0], dtype=np.int64)]).tocsr()
+    rows, columns = min_weight_full_bipartite_matching(every, maximize=True)
+    is_matched = columns < table.shape[1]
+    return rows[is_matched], columns[is_matched]
+
+
+def greedy_accuracy(table: Any) -> float:
     """Return the same where the largest overlaps are matched first, classes in rows."""
+    from scipy.sparse import coo_array
+
     row_is_free, column_is_free = (np.ones(size, bool) for size in table.shape)
-    matched = 0
-    for cell in np.argsort(-table, axis=None, kind="stable"):
-        row, column = divmod(int(cell), table.shape[1])
+    matched, cells = 0, coo_array(table)
+    for at in np.argsort(-cells.data, kind="stable"):
+        row, column = cells.row[at], cells.col[at]
         if row_is_free[row] and column_is_free[column]:
             row_is_free[row] = column_is_free[column] = False
-            matched += int(table[row, column])
+            matched += int(cells.data[at])
     return float(matched / table.sum())
 
 
-def purity(table: np.ndarray) -> float:
+def purity(table: Any) -> float:
     """Return the share of objects whose class, in rows, is the most frequent one of their cluster."""
     return float(np.max(table, axis=0).sum() / np.float64(table.sum()))
 
 
-def rand_index(tables: np.ndarray) -> Any:
+def rand_index(tables: Any) -> Any:
     """Return the share of pairs that both clusterings join or both separate."""
     together, in_rows, in_columns, all_pairs = joined_pairs(tables)
     no_pair = all_pairs == 0
     return (all_pairs - in_rows - in_columns + 2 * together + no_pair) / (all_pairs + no_pair)
 
 
-def adjusted_rand(tables: np.ndarray) -> Any:
+def adjusted_rand(tables: Any) -> Any:
     """Return the adjusted Rand index."""
     return adjusted_rand_of_pairs(*joined_pairs(tables))
 
@@ -200,14 +250,14 @@ def adjusted_rand_of_pairs(together: Any, in_rows: Any, in_columns: Any, all_pai
     return np.where(is_trivial, 1.0, (together - by_chance) / at_most)[()]
 
 
-def van_dongen(tables: np.ndarray) -> Any:
+def van_dongen(tables: Any) -> Any:
     """Return the normalized van Dongen distance."""
     n = tables.sum(axis=(-2, -1))
     kept = tables.max(axis=-1).sum(axis=-1) + tables.max(axis=-2).sum(axis=-1)
     return (2 * n - kept) / (2 * n)
 
 
-def nmi(tables: np.ndarray) -> Any:
+def nmi(tables: Any) -> Any:
     """Return the mutual information over the geometric mean of the entropies; 0 without objects."""
     of_rows, of_columns, joint = entropies(tables)
     both = of_rows * of_columns
@@ -216,16 +266,21 @@ def nmi(tables: np.ndarray) -> Any:
     return np.clip(information, 0.0, 1.0) * ~is_single  # rounding may exceed either end
 
 
-def variation_of_information(tables: np.ndarray) -> Any:
+def variation_of_information(tables: Any) -> Any:
     """Return the sum of the entropies in nats of each clustering given the other.
 
     Their terms are never negative, so that it is exactly 0 for equal clusterings.
     """
     from scipy.special import xlogy
 
-    n, cells = tables.sum(axis=(-2, -1)), np.where(tables > 0, tables, 1)
-    rows, columns = tables.sum(axis=-1, keepdims=True), tables.sum(axis=-2, keepdims=True)
-    lost = [xlogy(tables, sizes / cells).sum(axis=(-2, -1)) / n for sizes in (rows, columns)]
+    n, rows, columns = tables.sum(axis=(-2, -1)), tables.sum(axis=-1), tables.sum(axis=-2)
+    if isinstance(tables, np.ndarray):
+        rows, columns = rows[..., None], columns[..., None, :]
+    else:
+        cells = tables.tocoo()
+        tables, rows, columns = (of[None] for of in (cells.data, rows[cells.row], columns[cells.col]))
+    counts = np.where(tables > 0, tables, 1)
+    lost = [xlogy(tables, sizes / counts).sum(axis=(-2, -1)) / n for sizes in (rows, columns)]
     return lost[0] + lost[1]
 
 
@@ -239,14 +294,19 @@ SYMMETRIC: dict[str, Criterion] = {
 }
 
 
-def joined_pairs(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def joined_pairs(tables: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return how many pairs both clusterings join, the rows join, the columns join, and there are."""
     return (
-        pairs_of(tables).sum(axis=(-2, -1)),
+        pairs_of(counts_in(tables)).sum(axis=(-2, -1)),
         pairs_of(tables.sum(axis=-1)).sum(axis=-1),
         pairs_of(tables.sum(axis=-2)).sum(axis=-1),
         pairs_of(tables.sum(axis=(-2, -1))),
     )
+
+
+def counts_in(tables: Any) -> np.ndarray:
+    """Return the counts of tables (..., ka, kb); of a csr_array those above zero, (1, cells)."""
+    return tables if isinstance(tables, np.ndarray) else np.asarray(tables.data[None])
 
 
 def pairs_of(n_objects: Any) -> np.ndarray:
@@ -255,7 +315,7 @@ def pairs_of(n_objects: Any) -> np.ndarray:
     return np.asarray(n * (n - 1) / 2)
 
 
-def entropies(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def entropies(tables: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the entropies in nats of the rows, of the columns and of the cells of each table.
 
     Counts may be fractional. The mutual information is the first two less the third.
@@ -268,7 +328,7 @@ def entropies(tables: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return (
         entr(in_rows / n[..., None]).sum(axis=-1),
         entr(in_columns / n[..., None]).sum(axis=-1),
-        entr(tables / n[..., None, None]).sum(axis=(-2, -1)),
+        entr(counts_in(tables) / n[..., None, None]).sum(axis=(-2, -1)),
     )
 
 
@@ -287,7 +347,7 @@ def of_each(criterion: Criterion, table: np.ndarray, offsets: np.ndarray) -> np.
 
 
 def mean_over_partitions(
-    criterion: Criterion, table: np.ndarray, offsets: np.ndarray, *, weighted: bool, weights: Any = None
+    criterion: Criterion, table: Any, offsets: np.ndarray, *, weighted: bool, weights: Any = None
 ) -> float:
     """Return the mean of a symmetric criterion of labels with every partition, by their table (K, B) int64.
 
@@ -295,8 +355,11 @@ def mean_over_partitions(
     """
     sizes = np.add.reduceat(table.sum(axis=0), offsets[:-1]).astype(np.float64)
     with np.errstate(invalid="ignore"):  # of partitions that label none of the objects
-        # the order of sums is that of one table
-        values = of_each(lambda tables: criterion(np.ascontiguousarray(tables)), table, offsets)
+        if isinstance(table, np.ndarray):  # the order of sums is that of one table
+            values = of_each(lambda tables: criterion(np.ascontiguousarray(tables)), table, offsets)
+        else:
+            columns = table.tocsc()
+            values = np.array([criterion(columns[:, a:b].tocsr()) for a, b in pairwise(offsets)])
     counts = np.ones(sizes.size) if weights is None else np.asarray(weights, np.float64)
     compared = (counts > 0) & (sizes > 0)
     if not compared.any():

@@ -74,10 +74,17 @@ def contingency(a: Any, b: Any) -> np.ndarray:
     array([[2, 1],
            [0, 3]])
     """
+    table = _of_two(a, b)
+    tables.check_size(table.shape)
+    return table if isinstance(table, np.ndarray) else np.asarray(table.toarray())
+
+
+def _of_two(a: Any, b: Any) -> Any:
+    """Return the same, as `bigcons.contingency.table_of`."""
     return tables.table_of(LabelColumn("a", a), LabelColumn("b", b))
 
 
-def _of_truth(truth: Any, labels: Any) -> np.ndarray:
+def _of_truth(truth: Any, labels: Any) -> Any:
     """Return the contingency of ``truth`` (rows) with ``labels`` (columns)."""
     return tables.table_of(LabelColumn("truth", truth), LabelColumn("labels", labels))
 
@@ -163,7 +170,7 @@ def rand_index(a: Any, b: Any) -> float:
     >>> round(bc.metrics.rand_index([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.667
     """
-    return float(tables.rand_index(contingency(a, b)))
+    return float(tables.rand_index(_of_two(a, b)))
 
 
 def adjusted_rand(truth: Any, labels: Any) -> float:
@@ -194,7 +201,7 @@ def van_dongen(a: Any, b: Any) -> float:
     >>> round(bc.metrics.van_dongen([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.167
     """
-    return float(tables.van_dongen(contingency(a, b)))
+    return float(tables.van_dongen(_of_two(a, b)))
 
 
 def nmi(a: Any, b: Any) -> float:
@@ -209,7 +216,7 @@ def nmi(a: Any, b: Any) -> float:
     >>> round(bc.metrics.nmi([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.479
     """
-    return float(tables.nmi(contingency(a, b)))
+    return float(tables.nmi(_of_two(a, b)))
 
 
 def relative_nmi(truth: Any, labels: Any, reference: Any) -> float:
@@ -246,7 +253,7 @@ def variation_of_information(a: Any, b: Any) -> float:
     >>> round(bc.metrics.variation_of_information([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.693
     """
-    return float(tables.variation_of_information(contingency(a, b)))
+    return float(tables.variation_of_information(_of_two(a, b)))
 
 
 class Reliability(NamedTuple):
@@ -278,8 +285,6 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     >>> round(found.error, 3)
     0.2
     """
-    from scipy.optimize import linear_sum_assignment
-
     check_int("n_bins", n_bins)
     columns = LabelColumn("truth", truth), LabelColumn("labels", labels)
     n, stated = columns[1].n_objects, np.asarray(confidence, np.float64).ravel()
@@ -293,7 +298,7 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     if not ((stated >= 0) & (stated <= 1)).all():
         raise InvalidInputError("confidence leaves 0 to 1; pass probabilities.")
     class_of = np.full(table.shape[1], -1)
-    rows, matched = linear_sum_assignment(table, maximize=True)
+    rows, matched = tables.best_matching(table)
     class_of[matched] = rows
     bins = np.minimum((stated * n_bins).astype(np.int64), n_bins - 1)
     is_right = class_of[clusters] == classes
@@ -356,7 +361,8 @@ def average_criterion(
 
     Each value compares the objects that both the partition and ``labels`` label; partitions without such an
     object are left out. One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts
-    per task. Raises InvalidInputError if the lengths differ or no object is labeled in both.
+    per task, or those above zero if that is more than there are labels. Raises InvalidInputError if the
+    lengths differ or no object is labeled in both.
 
     Examples
     --------
@@ -419,8 +425,9 @@ def _mean_and_coverage(
     if weights is not None:
         weights = check_partition_weights(weights, ensemble.n_partitions)
         of_columns = np.repeat(weights, ensemble.n_clusters)
+    sparse = tables.is_sparse((len(values), ensemble.n_base_clusters), int(ensemble.n_labeled.sum()))
     with open_engine(client) as engine:
-        table = tables.count_with_partitions(ensemble, codes, len(values), engine)[0]
+        table = tables.count_with_partitions(ensemble, codes, len(values), engine, sparse=sparse)[0]
     mean = tables.mean_over_partitions(
         criterion, table[1:], ensemble.offsets, weighted=weighted, weights=weights
     )

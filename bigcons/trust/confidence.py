@@ -116,6 +116,7 @@ def trust(
     """
     ensemble = as_ensemble(x)
     codes, values = contingency.codes_for(ensemble, labels)
+    contingency.check_size((len(values), ensemble.n_base_clusters))
     if memberships is None and getattr(labels, "_states_probabilities", False):
         memberships = labels.memberships_
     if memberships is not None:

@@ -11,15 +11,18 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.sparse import csr_array
 from scipy.stats import entropy
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, mutual_info_score, normalized_mutual_info_score, rand_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from bigcons import metrics
-from bigcons.contingency import SYMMETRIC
+from bigcons.contingency import SYMMETRIC, greedy_accuracy
+from bigcons.contingency import purity as best_purity
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.metrics import (
     adjusted_rand,
@@ -159,6 +162,42 @@ def test_criteria__refuse_unknown_names_and_tables_beyond_memory():
         contingency(np.arange(20_000), np.arange(20_000))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         metrics.nothing  # noqa: B018
+
+
+@given(
+    table=arrays(
+        np.int64,
+        st.tuples(st.integers(1, 6), st.integers(1, 6)),
+        elements=st.sampled_from([0, 0, 0, 1, 2, 7]),
+    )
+)
+def test_criteria__are_the_same_of_sparse_tables(table):
+    assume(table.any())
+    for criterion in (*SYMMETRIC.values(), greedy_accuracy, best_purity):
+        assert criterion(csr_array(table)) == pytest.approx(criterion(table), abs=1e-12)
+
+
+@pytest.mark.parametrize("n_clusters", [1_000, 2_000, 20_000])  # a table of a million cells, and larger
+def test_criteria__of_very_many_clusters(n_clusters):
+    truth = np.repeat(np.arange(n_clusters), 3)
+    labels = truth.copy()
+    labels[:3000:3] = (truth[:3000:3] + 1) % 1000  # one object of each of a thousand classes joins the next
+    n = len(truth)
+    together, joined, pairs = 3 * n_clusters - 2000, 3 * n_clusters, n * (n - 1) / 2
+    assert rand_index(truth, labels) == pytest.approx(1 - (2 * joined - 2 * together) / pairs, abs=1e-12)
+    by_chance = joined**2 / pairs
+    assert adjusted_rand(truth, labels) == pytest.approx((together - by_chance) / (joined - by_chance))
+    assert matching_accuracy(truth, labels) == purity(truth, labels) == (n - 1000) / n
+    assert consistency_index(truth, labels, matching="greedy") == (n - 1000) / n
+    assert van_dongen(truth, labels) == pytest.approx(1000 / n)
+    given = np.log(3) - 2 / 3 * np.log(2)  # the entropy of a class of two and one
+    assert variation_of_information(truth, labels) == pytest.approx(2 * given * 3000 / n)
+    assert nmi(truth, labels) == pytest.approx(1 - given * 3000 / n / np.log(n_clusters))
+    assert adjusted_rand(labels, labels) == matching_accuracy(labels, labels) == 1
+    known = np.where(np.arange(n) < 3, labels, -1)
+    assert nmi(np.where(known < 0, known, 7), labels) == 0
+    with pytest.raises(InvalidInputError, match="no object has a label in both"):
+        nmi(known, np.where(known < 0, truth, -1))
 
 
 def test_relative_nmi__is_a_ratio():

@@ -8,9 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bigcons import Ensemble
+from bigcons import Ensemble, metrics
 from bigcons.contingency import SYMMETRIC
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError
 from bigcons.metrics import anmi, average_criterion, expected_loss, pac
 from tests.naive import loss as naive_loss
 from tests.naive import metrics as naive
@@ -107,9 +107,19 @@ def test_criteria__refuse_in_one_line(call, message):
 
 
 @pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")  # all labels differ
-def test_average__refuses_tables_beyond_memory():
-    with pytest.raises(MemoryBudgetError, match="20,000 by 20,000"):
-        average_criterion("nmi", np.arange(20_000)[:, None], np.arange(20_000))
+@pytest.mark.parametrize("n_clusters", [1_000, 1_100, 5_000])  # on both sides of a million cells
+@pytest.mark.parametrize("criterion", NAIVE)
+def test_average__of_very_many_clusters(criterion, n_clusters):
+    labels = np.repeat(np.arange(n_clusters), 2)
+    partitions = np.stack([labels, labels, labels // 2], axis=1)
+    halved = average_criterion(criterion, partitions[:, 2:], labels)
+    same = float(criterion not in ("van_dongen", "variation_of_information"))
+    found = average_criterion(criterion, partitions, labels, weights=[1.0, 1.0, 2.0])
+    assert found == pytest.approx((same + halved) / 2)
+    assert halved == pytest.approx(getattr(metrics, criterion)(labels, labels // 2))
+    objects = np.append(labels, [0, 1]), np.append(labels // 2, [-1, -1])  # that some leave out
+    assert halved == pytest.approx(average_criterion(criterion, objects[1][:, None], objects[0]))
+    assert anmi(partitions[:, :2], np.where(labels < n_clusters // 2, labels, -1)) == pytest.approx(0.5)
 
 
 @given(arrays(int, st.tuples(st.integers(2, 9), st.integers(1, 12)), elements=st.integers(-1, 1)))
