@@ -31,7 +31,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.io.features import CATEGORY, HASHED, FeatureEncoding, Features, Scaling
 from bigcons.kernels.draws import mark_drawn
 from bigcons.kernels.nearest import normalize_rows
-from bigcons.memory import row_blocks
+from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.progress import progress
 from bigcons.run.engine import one_thread
 from bigcons.seeding import SEGMENT_ROWS, generator
@@ -319,17 +319,19 @@ class Moments(NamedTuple):
 def measure(
     features: Features, subset: Subset | None = None, *, standardize: bool
 ) -> tuple[Scaling, list[Any]]:
-    """Return the scaling of ``features``, and the rows of ``subset`` in each block, in one pass over them.
+    """Return the scaling of ``features``, and the rows of ``subset``, in one pass over them.
 
     With ``standardize``, numbers are scaled to mean 0 and variance 1 over all objects (divided by n, as in
     scikit-learn) and the columns of a category together to that variance; otherwise they are only centered,
     which preserves distances. Blocks depend only on the number of columns, so the result is bit for bit the
-    same for any budget. The rows are not scaled.
+    same for any budget. The rows are not scaled: one array, which returns its memory to the system when it is
+    gone, or sparse ones of each block.
 
     Raises InvalidInputError if no column varies, or if one has values too large for float32.
     """
     moments: Any = None
-    checksum, rows = 0, []
+    checksum, rows, n_taken = 0, [], 0
+    n_drawn = 0 if subset is None else int(subset.size(features.n_objects))
     with progress("measure the features", features.n_objects) as listener, np.errstate(all="ignore"):
         for block, values in features.iterate(gaps=True, sparse=True):
             stored = [values]
@@ -341,7 +343,13 @@ def measure(
             part = Moments.of(values)
             moments = part if moments is None else moments.merge(part)
             if subset is not None:
-                rows.append(values[subset.rows(block.start, block.stop) - block.start])
+                taken = values[subset.rows(block.start, block.stop) - block.start]
+                if features.is_sparse:
+                    rows.append(taken)
+                else:
+                    rows = rows or [np.empty((n_drawn, taken.shape[1]), taken.dtype)]
+                    rows[0][n_taken : n_taken + len(taken)] = taken
+                    n_taken += len(taken)
             listener.advance(block.n_rows)
     n, encoding = features.n_objects, features.encoding
     deviation = np.sqrt(moments.squares / np.maximum(moments.n, 1.0))
@@ -429,13 +437,13 @@ def train_centers(
         )
     scheme = replace(scheme, features=tuple(features.tolist()))
     if isinstance(rows[0], np.ndarray):
-        points, first = np.empty((sum(map(len, rows)), scaling.width), np.float32), 0
-        for part in rows:
-            points[first : first + len(part)] = scaling.apply(part)
-            first += len(part)
+        points, unscaled = np.empty((len(rows[0]), scaling.width), np.float32), rows.pop()
+        for block in row_blocks(len(unscaled), BLOCK_ROWS):
+            points[block.start : block.stop] = scaling.apply(unscaled[block.start : block.stop])
+        del unscaled
     else:
         points = vstack([scaling.apply(part) for part in rows], "csr")
-    rows.clear()
+        rows.clear()
     if scheme.name in BY_LANDMARKS and isinstance(points, np.ndarray):
         is_smooth = ((points != points.min(axis=0)) & (points != points.max(axis=0))).any(axis=0)
         variances = points.var(axis=0, dtype=np.float64)

@@ -196,7 +196,7 @@ def dissenting(sample: np.ndarray) -> np.ndarray:
     for ``m`` rows.
     """
     rows = sample[:: max(len(sample) // 1024, 1)][:1024]
-    codes = np.full(rows.shape, -1)  # without gaps
+    codes = np.full((len(rows), rows.shape[1]), -1)  # without gaps
     for u, column in enumerate(rows.T):
         codes[column >= 0, u] = np.unique(column[column >= 0], return_inverse=True)[1]
     sizes, M = codes.max(axis=0, initial=-1) + 1, codes.shape[1]
