@@ -32,7 +32,7 @@ from bigcons.io.features import (
     open_features,
     texts_of,
 )  # fmt: skip
-from bigcons.io.labels import LabelColumn, names_of_rows, refuse_other_rows
+from bigcons.io.labels import LabelColumn, names_of_rows, refuse_other_rows, stored_result
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, TILE_ROWS, Block, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
@@ -795,7 +795,7 @@ class MembershipRows:
     def __init__(self, name: str, memberships: Any, n_objects: int | None = None, what: str = "") -> None:
         """Refuse what has no rows, or not ``n_objects`` of them, which ``what`` has."""
         self.name: str = name
-        self._source = memberships
+        self._source = memberships = stored_result(memberships)
         self.labels: Any = None
         if hasattr(memberships, "fit") or hasattr(memberships, "n_partitions"):
             refuse_without_memberships(memberships)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.io.labels import labels_of, names_of_rows, refuse_other_rows
+from bigcons.io.labels import labels_of, names_of_rows, refuse_other_rows, stored_result
 from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.store.clusters import count_in_words, evidence, merit
@@ -408,6 +408,7 @@ def memberships(
     """
     from bigcons.metrics import MembershipRows, vat_order
 
+    consensus = stored_result(consensus)
     source = MembershipRows("memberships", consensus)
     labels, values = source.labels, source.rows
     if labels is None:

@@ -477,6 +477,7 @@ def names_of_rows(x: Any) -> Any:
     None of arrays, whose rows have no names. An ensemble, a consensus or a fitted clusterer has ids; without,
     its rows have numbers, of which an index may be a permutation.
     """
+    x = stored_result(x)
     if hasattr(index := getattr(x, "index", None), "nlevels"):
         return index
     if hasattr(x, "id_column"):
@@ -522,11 +523,18 @@ def refuse_other_rows(a: str, of_a: Any, b: str, of_b: Any) -> None:
     )
 
 
-def labels_of(found: Any) -> Any:
-    """Return the labels ``(n_objects,)`` of a fitted clusterer, a `Consensus` (lazily), or labels as given.
+def stored_result(found: Any) -> Any:
+    """Return the `Consensus` of a fitted clusterer whose result is stored; anything else stays."""
+    return getattr(found, "_stored", None) or found
 
+
+def labels_of(found: Any) -> Any:
+    """Return the labels ``(n_objects,)`` of a fitted clusterer or a `Consensus`, or labels as given.
+
+    Those of a store are read when sliced.
     Raises InvalidInputError for a clusterer that is not fitted, and for an ensemble.
     """
+    found = stored_result(found)
     if hasattr(found, "fit") and not hasattr(found, "labels_"):
         raise InvalidInputError(f"{type(found).__name__} is not fitted; call fit first.")
     if hasattr(found, "n_partitions") and not hasattr(found, "fit"):

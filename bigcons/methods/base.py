@@ -14,6 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 import numpy as np
@@ -155,10 +156,11 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         Of a table, ``id`` names the column that identifies the objects, which goes into the store, and
         ``columns`` and ``drop`` choose those that are partitions: see `bigcons.select`.
 
-        With ``out``, here or as a parameter, the result is written to a Consensus store block by block, and
-        ``memberships_`` is a dask array that reads it. Repeating the call continues an interrupted run and
-        finds the result of a finished one; with other parameters or labels it is refused. ``overwrite``
-        starts anew and replaces the store once the new one is complete.
+        With ``out``, here or as a parameter, the result is written to a Consensus store block by block.
+        ``labels_`` are read from it when first asked for, and ``memberships_`` is a dask array that reads
+        it. Repeating the call continues an interrupted run and finds the result of a finished one; with
+        other parameters or labels it is refused. ``overwrite`` starts anew and replaces the store once the
+        new one is complete.
         """
         path = out if out is not None else self.out
         check_flag("overwrite", overwrite)
@@ -208,6 +210,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         self._is_limit = False  # whether n_clusters is a limit, below which the method finds the number
         # the search for the number of clusters in a sample, which judges those asked for, too
         self._search: Search | None = None
+        self._stored: Consensus | None = None  # of a result that is not in memory
         self._trust: Trust | None = None
         self._parts: Mapping[str, np.ndarray] | None = None  # the arrays by which new objects are placed
         self._ids: Ids | None = ensemble.id_column
@@ -379,10 +382,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         refuse_other(output.path, differences(finished.provenance.get("run", {}), asked))
         logger.info("%s holds the finished result of this run: nothing to solve", output.path)
         runs.clear_finished(output)
-        self.labels_: np.ndarray = finished.labels
+        self._take_stored(finished)
         self.history_: dict[str, list[Any]] = finished.history
-        self._memberships: np.ndarray | Consensus | None = finished if finished.has_memberships else None
-        self._trust = finished.trust_rows if finished.has_trust else None
         for name, value in finished.results.items():
             setattr(self, f"{name}_", value)
         if (tree := finished.tree) is not None:
@@ -439,7 +440,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
         how: dict[str, Any] = {"search": self._search, "n_clusters": K}
         if out is None:
-            self.labels_, self._memberships, rows = results.hold()
+            self.labels_, memberships, rows = results.hold()
+            if memberships is not None:
+                self.memberships_ = memberships
             self._note(results)
             if tables is not None and rows is not None:
                 sure, second, second_sure = (np.ascontiguousarray(rows[name]) for name in TRUST)
@@ -460,7 +463,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 ids=ensemble.id_column,
             ) as writer,
         ):
-            labels = results.write(writer)
+            results.write(writer)
             self._note(results)
             if tables is not None:
                 writer.describe_trust(*tables(results))
@@ -481,9 +484,11 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             if (tree := getattr(self, "tree_", None)) is not None:
                 writer.write_parts(stores.TREE, *tree.parts())
             committing.enter_context(progress("write to disk", ensemble.n_objects))
-        consensus = Consensus.open(out.path)
-        self.labels_ = consensus.labels if labels is None else labels
-        self._memberships = consensus if results.soft else None
+        self._take_stored(Consensus.open(out.path))
+
+    def _take_stored(self, consensus: Consensus) -> None:
+        """Take labels, memberships and trust from a store, which are read when they are asked for."""
+        self._stored = consensus
         self._trust = consensus.trust_rows if consensus.has_trust else None
 
     def _note_pass(self, objective: float) -> None:
@@ -515,17 +520,30 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 errors.SurplusClustersWarning,
             )
 
-    @property
+    @cached_property
+    def labels_(self) -> np.ndarray:
+        """Labels (n_objects,) int32, once fitted; those of a stored result are read when first asked for."""
+        return self._stored_with("labels_", "fit finds them.").labels
+
+    @cached_property
     def memberships_(self) -> Any:
         """Memberships (n_objects, n_clusters) float32 of a soft method, once fitted.
 
         For a stored result, a dask array that reads them.
         """
-        found = getattr(self, "_memberships", None)
-        if found is None:
-            words = f"{type(self).__name__} has no memberships_; only soft methods have them, once fitted."
-            raise AttributeError(words, name="memberships_")  # of an object, Python would suggest another
-        return found.dask_memberships() if isinstance(found, Consensus) else found
+        only = "only soft methods have them, once fitted."
+        return self._stored_with("memberships_", only, soft=True).dask_memberships()
+
+    def _stored_with(self, name: str, remedy: str, *, soft: bool = False) -> Consensus:
+        """Return the stored result, with memberships if ``soft``; raise AttributeError without one."""
+        found: Consensus | None = getattr(self, "_stored", None)
+        if found is None or (soft and not found.has_memberships):
+            # of an object, Python would suggest another name
+            raise AttributeError(f"{type(self).__name__} has no {name}; {remedy}", name=name)
+        return found
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "labels_" in vars(self) or getattr(self, "_stored", None) is not None
 
     @property
     def n_iter_(self) -> int:
@@ -538,7 +556,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
         For a stored result, it is read from the store.
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         if self._trust is None:
             x = "ensemble.harden()" if self._recoding.is_soft else "x"
             words = f"{type(self).__name__} has no trust_; compute it by bigcons.metrics.trust({x}, model)."
@@ -552,7 +570,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         one; ``label`` and, where ``trust_`` is known, ``confidence``, ``second_labels`` and
         ``second_confidence``; with ``memberships``, also ``cluster_0``, ``cluster_1``, ....
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         import pyarrow as pa
 
         columns = {"label": self.labels_}
@@ -590,7 +608,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         border may get other labels than ``labels_``: there, `ConsensusTree` leaves out an object's own vote.
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         ensemble = self._labels_of(x, with_ids=out is not None)
         if out is None:
             return np.concatenate(list(self._placed(ensemble, lambda _, labels, __: labels)))
@@ -619,7 +637,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
         See `predict`; objects without any label get uniform memberships.
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         return np.concatenate(list(self._placed(self._labels_of(x), lambda _, __, memberships: memberships)))
 
     @_if_it_places  # type: ignore[untyped-decorator]
@@ -653,7 +671,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         Raises InvalidInputError for columns that are missing or of another kind, and if the ensemble was not
         generated.
         """
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         with open_engine(self.client) as engine:
             data, _, blocks = placed_by_features(self, features, id, engine)
             parts = [*blocks]
@@ -663,7 +681,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
     def _labels_of(self, x: Any, *, with_ids: bool = False) -> Ensemble:
         """Return base labels of new objects; what cannot be such may be features."""
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self)
         try:
             return self._recoding.ensemble(x, with_ids=with_ids)
         except InvalidInputError as error:

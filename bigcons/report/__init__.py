@@ -21,7 +21,7 @@ from bigcons import plots
 from bigcons.contingency import refuse_other_objects
 from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.io.labels import names_of_rows, refuse_other_rows
+from bigcons.io.labels import names_of_rows, refuse_other_rows, stored_result
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, format_size, parse_size, row_blocks, rows_within
 from bigcons.methods import METHODS
@@ -255,6 +255,7 @@ class _Source:
             consensus = Consensus.open(consensus)
         self.consensus: Any = consensus
         self.tree: ClusterTree | None = getattr(consensus, "tree_", None)
+        consensus = stored_result(consensus)
         if isinstance(consensus, Consensus):
             self.name, self.labels, self.tree = consensus.path, consensus.label_rows, consensus.tree
             self.method = str(consensus.parameters.get("method", "Consensus"))
@@ -265,11 +266,8 @@ class _Source:
             self.parameters, self.provenance = consensus.parameters, consensus.provenance
         elif hasattr(consensus, "labels_"):
             self.name, self.labels, self.method = "in memory", consensus.labels_, type(consensus).__name__
-            rows = getattr(consensus, "_memberships", None)
-            self.memberships = rows.membership_rows if isinstance(rows, Consensus) else rows
-            self.n_clusters = (
-                int(self.labels.max(initial=0)) + 1 if rows is None else self.memberships.shape[1]
-            )
+            rows = self.memberships = getattr(consensus, "memberships_", None)
+            self.n_clusters = int(self.labels.max(initial=0)) + 1 if rows is None else rows.shape[1]
             self.trust, self.ids = getattr(consensus, "_trust", None), getattr(consensus, "_ids", None)
             self.history, self.results = consensus.history_, fit_results(consensus)
             self.parameters, self.provenance = consensus.get_params(deep=False), {}

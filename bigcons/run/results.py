@@ -74,9 +74,9 @@ class Results:
     without objects are the last columns of the memberships. The label of an object is that of its largest
     membership; of equal ones the first, which is that of the larger cluster.
 
-    Where sizes do not fall in the order that is expected, results in memory are put into order there, and
-    stored ones are computed and written once more: a task that put rows of the store into order would do so
-    twice if it ran twice, as a task does whose worker was lost.
+    Where sizes do not fall in the order that is expected, results in memory are put into order there, and so
+    are stored labels, by this process. Stored memberships are computed and written once more: a task that put
+    rows of the store into order would do so twice if it ran twice, as a task does whose worker was lost.
     """
 
     ensemble: Ensemble
@@ -123,16 +123,8 @@ class Results:
                 for b in self.ensemble.blocks()
             )
 
-    def write(self, writer: ConsensusWriter) -> np.ndarray | None:
-        """Write the rows of a consensus in the tasks; return its labels if it has no memberships.
-
-        Labels without memberships are held in memory.
-        """
-        if not self.soft:
-            labels = self.hold().labels
-            for block in self.ensemble.blocks():
-                writer.write(block.start, labels[block.start : block.stop])
-            return labels
+    def write(self, writer: ConsensusWriter) -> None:
+        """Write the rows of a consensus in the tasks."""
         if self.trusted:
             writer.create_arrays(trust=True)
         arrays, K = writer.arrays, self.n_clusters
@@ -145,14 +137,20 @@ class Results:
                 written |= write_rows(arrays, block.start, rows.trust)
             return written, sizes_of(rows.labels, K)
 
-        what = "results"
+        def again(block: Block, order: np.ndarray) -> tuple[Block, tuple[Written, np.ndarray]]:
+            labels = arrays["labels"].read(block.start, block.stop)
+            return block, write(block, Rows(renumbered(labels, order), None, None))
+
+        found = self._map(write)
         while True:
-            for _, (written, sizes) in self._map(write, what):
+            for _, (written, sizes) in found:
                 writer.note(written)
                 self.sizes += sizes
-            if self._next_order() is None:
-                return None
-            what = "results, largest clusters first"
+            if (order := self._next_order()) is None:
+                return
+            found = (again(block, order) for block in self.ensemble.blocks())
+            if self.soft:
+                found = self._map(write, "results, largest clusters first")
 
     def codes_of(self, labels: Any) -> tuple[Callable[[int, int], np.ndarray], np.ndarray]:
         """Return what gives ``labels`` in a range as numbers without gaps, and the labels (K,) of these."""

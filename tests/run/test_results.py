@@ -1,6 +1,8 @@
 """Results: clusters numbered largest first, held in memory or written to a store, with the same bits."""
 
 import operator
+import pickle
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,10 +10,14 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from bigcons import METHODS, Consensus
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
+from bigcons.errors import CorruptStoreError
 from bigcons.memory import row_blocks
 from bigcons.run.engine import SerialEngine
 from bigcons.run.results import Found, Results, renumbered
@@ -54,14 +60,13 @@ def stored(results, path):
         memberships=results.soft,
         overwrite=True,
     ) as writer:
-        labels = results.write(writer)
+        results.write(writer)
         if results.trusted:
             of_clusters = arrow_table(CLUSTER_COLUMNS, {name: [] for name in CLUSTER_COLUMNS})
             writer.describe_trust(
                 of_clusters, arrow_table(PARTITION_COLUMNS, {name: [] for name in PARTITION_COLUMNS}), 1.0
             )
     found = Consensus.open(path)
-    assert labels is None or (labels == found.labels).all()
     if not results.soft:
         return found.labels, None, None
     trust = np.empty(found.n_objects, TRUST_ROW)
@@ -108,7 +113,7 @@ def test_labels__are_numbered_by_falling_size(tmp_path_factory, given_labels):
     assert rows is trust is None
     np.testing.assert_array_equal(labels, numbered_by_size(given_labels))
     np.testing.assert_array_equal(held.order, order_by_size(given_labels, 8))
-    written = results_of(given_labels, len(given_labels), 8, unlabeled)
+    written = results_of(given_labels, len(given_labels), 8, unlabeled, RepeatedTasks())
     found, _, _ = stored(written, tmp_path_factory.getbasetemp() / "results.zarr")
     np.testing.assert_array_equal(found, labels)
     assert written.total == list(range(-(-len(given_labels) // CHUNK)))
@@ -143,6 +148,30 @@ def test_fit__numbers_surplus_clusters_last_and_predicts_the_same_numbers(name, 
     np.testing.assert_array_equal(found.labels, model.predict(ensemble.read(0, 100)))
     if model.info.soft:
         np.testing.assert_array_equal(found.memberships, model.predict_proba(ensemble.read(0, 100)))
+
+
+@pytest.mark.parametrize("name", ["tree", "kmeans"])
+@pytest.mark.parametrize("is_found", [False, True])
+def test_labels__of_a_store_are_read_when_first_asked_for(name, is_found, tmp_path):
+    ensemble, _ = planted_ensemble(90, 12, random_state=0)
+    held = METHODS[name](3, random_state=0).fit(ensemble)
+    for _ in range(1 + is_found):  # the second time it finds the result of the first
+        model = METHODS[name](3, random_state=0).fit(ensemble, out=tmp_path / "c.zarr")
+    early = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(early.labels_, held.labels_)
+    shutil.rmtree(tmp_path / "c.zarr" / "labels")
+    check_is_fitted(model)
+    assert model.n_clusters_ == held.n_clusters_
+    np.testing.assert_array_equal(model.predict(ensemble), held.predict(ensemble))
+    with pytest.raises(CorruptStoreError, match="is missing"):
+        _ = model.labels_
+    assert early.labels_ is early.labels_
+    with pytest.raises(NotFittedError):
+        check_is_fitted(clone(model))
+    assert not hasattr(clone(model), "labels_")
+    model.fit(ensemble, out=tmp_path / "c.zarr", overwrite=True)
+    np.testing.assert_array_equal(model.labels_, held.labels_)
+    np.testing.assert_array_equal(model.fit(ensemble.read(0, 60)).labels_.shape, [60])
 
 
 @pytest.mark.parametrize(
