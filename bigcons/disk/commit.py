@@ -17,7 +17,7 @@ import shutil
 import sys
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -50,6 +50,9 @@ class Head(NamedTuple):
     data: Place
     """The folder with its arrays and files."""
     is_parquet: bool
+    identity: Hashable
+    """What tells the store from all that were or will be at its path: checksum and digest of its content and,
+    in a bucket, its folder."""
 
 
 def write_head(
@@ -101,7 +104,7 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
     StoreError if its format is of another version of bigcons.
     """
     place = data = places.place_of(path)
-    file = head_of(place)
+    file, folder = head_of(place), None
     try:
         content = read_json(file)
         if (folder := _data_folder_in(content)) is not None:
@@ -113,7 +116,8 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
         what = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
         raise errors.StoreNotFoundError(f"{place} {what}; check the path.", path=place) from None
     try:
-        is_whole = head.pop("checksum") == _checksum(content)
+        checksum = head.pop("checksum")
+        is_whole = checksum == _checksum(content)
         version, body, found = head["format_version"], head["body"], head["kind"]
         is_whole &= isinstance(version, int) and isinstance(body, dict) and isinstance(found, str)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
@@ -127,7 +131,8 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
     if kind not in (None, found):
         what = KINDS.get(found, "a store of another kind")
         raise errors.StoreNotFoundError(f"{place} is {what}; {KINDS[str(kind)]} is needed here.", path=place)
-    return Head(found, body, data, file.name == PARQUET_HEAD)
+    identity = checksum, body.get("digest"), folder
+    return Head(found, body, data, file.name == PARQUET_HEAD, identity)
 
 
 def _data_folder_in(content: Any) -> str | None:

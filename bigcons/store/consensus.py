@@ -319,7 +319,7 @@ class Consensus(stores.Objects):
         return {"kind": KIND, "path": self.path, **counts}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return stores.reopened, (Consensus, self.path)
+        return Consensus, (self._store,)
 
     def __repr__(self) -> str:
         method = self.parameters.get("method", "consensus")

@@ -33,7 +33,7 @@ from bigcons.store.ensemble_store import (
     write_ensemble,
 )
 from bigcons.store.generator import Generator, StoredGenerator
-from bigcons.store.store import Objects, ids_of, reopened
+from bigcons.store.store import Objects, ids_of
 from bigcons.validation import check_choice, check_int, check_rows
 
 
@@ -76,10 +76,10 @@ class Ensemble(Objects):
     )
 
     def __init__(
-        self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None
+        self, labels: Any, header: Header | None = None, categories: Categories | None = None, mode: str = "a"
     ) -> None:
-        self._mode = "a" if isinstance(labels, np.ndarray) else "r"
-        self._take(labels, header, categories)
+        self._mode = mode
+        self._take(labels, header or labels.header, categories)
 
     def _take(self, labels: np.ndarray | StoredRows, header: Header, categories: Categories | None) -> None:
         """Take labels, and set what their header says; ``categories`` are None until they are read."""
@@ -301,10 +301,7 @@ class Ensemble(Objects):
         Raises StoreNotFoundError if it does not exist, CorruptStoreError if it is damaged.
         """
         check_choice("mode", mode, ("r", "a"))
-        stored = StoredRows(place_of(path))
-        ensemble = cls(stored, stored.header, None)
-        ensemble._mode = mode
-        return ensemble
+        return cls(StoredRows(place_of(path)), mode=mode)
 
     def __len__(self) -> int:
         """Return the number of objects."""
@@ -579,9 +576,9 @@ class Ensemble(Objects):
             )
         place = self._labels.place
         with commit.new_store(place, overwrite=True, kind=KIND) as folder:
-            stored = StoredRows(place)
-            grown = grow(stored.header, stored.categories(), stored.read)
-            write_ensemble(folder, grown, is_parquet=stored.is_parquet)
+            self._labels.check_unchanged()
+            grown = grow(self._header, self.categories, self.read)
+            write_ensemble(folder, grown, is_parquet=self._labels.is_parquet)
         stored = StoredRows(place)
         self._take(stored, stored.header, None)
         return self
@@ -609,8 +606,8 @@ class Ensemble(Objects):
         return f"{self.n_objects} x {self.n_partitions}{soft}, chunks of {self.chunk_rows}, crc {digest}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.path is not None:
-            return reopened, (Ensemble, self.path, self._mode)
+        if self.stored is not None:
+            return Ensemble, (self.stored, None, None, self._mode)
         return Ensemble, (self._labels, self._header, self._categories)
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -97,9 +97,9 @@ class Content(NamedTuple):
 class StoredRows(Store):
     """An ensemble that is open for reading; thread-safe."""
 
-    def __init__(self, place: Place, kind: str = KIND) -> None:
-        """Open the ensemble at ``place``; raises StoreNotFoundError and CorruptStoreError."""
-        super().__init__(place, kind)
+    def __init__(self, place: Place, kind: str = KIND, identity: Hashable = None) -> None:
+        """Open the ensemble at ``place``, see `Store`."""
+        super().__init__(place, kind, identity)
         self.is_parquet: bool = self.head.is_parquet
         self._prefix = "_" if self.is_parquet else ""  # readers of Parquet pass over such names
         self._encodings: list[Encoding] = []
@@ -230,12 +230,13 @@ class StoredRows(Store):
         facts, chunk, parts = self.header.ids.facts, self.header.chunk_rows, []  # type: ignore[union-attr]
         for number in range(start // chunk, -(-stop // chunk)):
             first, path = number * chunk, str(self.place / part_name(number))
-            with decoding(lambda reason: corrupt(path, f"has damaged ids ({reason})")):  # noqa: B023
+            with decoding(lambda reason: self.broken(f"has damaged ids ({reason})", path)):  # noqa: B023
                 with self._opened(number) as file:
                     table = file.read_row_group(0, columns=[facts.name], use_threads=False)
                 ids = canonical(table.column(facts.name), facts.name, path, first)
             low = max(start - first, 0)
             parts.append(ids.slice(low, min(stop - first, chunk) - low))
+        self.check_unchanged()
         return pa.concat_arrays(parts) if parts else pa.array([], self.header.ids.type)  # type: ignore[union-attr]
 
     @contextmanager

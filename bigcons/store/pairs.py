@@ -24,7 +24,7 @@ from bigcons.io.sources import describe, is_parquet, open_source, provenance_of_
 from bigcons.memory import Block, parse_size, row_blocks
 from bigcons.store import pair_rows
 from bigcons.store.building import read_pairs
-from bigcons.store.store import Objects, Store, consistent, reopened
+from bigcons.store.store import Objects, Store, consistent
 from bigcons.validation import check_int, check_rows
 
 _METADATA, _STATED = b"bigcons.pairs", ("n_objects", "rows_per_block")
@@ -249,9 +249,10 @@ class PairTable(Objects):
         Returns ``{"kind", "path", "n_objects", "n_pairs", "n_blocks"}``; raises CorruptStoreError if a
         chunk differs from what was written, or a row does not ascend.
         """
-        table = self if self.path is None else type(self).open(self.path)  # not the cached arrays
-        if table._store is not None:
-            for _ in table._store.checked_chunks():
+        table = self
+        if self._store is not None:
+            table = PairTable(self._columns, self.provenance, self._store)  # without the cached arrays
+            for _ in self._store.checked_chunks():
                 pass
         blocks = table.blocks()
         for block in blocks:
@@ -296,9 +297,7 @@ class PairTable(Objects):
         return corrupt(self.path or "the table", f"is damaged: {name} {what}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.path is not None:
-            return reopened, (PairTable, self.path)
-        return PairTable, (self._columns, self.provenance)
+        return PairTable, (self._columns, self.provenance, self._store)
 
     def __repr__(self) -> str:
         where = self.path or "in memory"

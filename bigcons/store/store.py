@@ -49,21 +49,25 @@ def consistent(place: Place) -> Iterator[None]:
 
 
 class Store:
-    """A store that is open for reading; thread-safe, and pickled as its path.
+    """A store that is open for reading; thread-safe, and pickled as its path and identity.
 
-    Attributes: ``place``, ``data`` (the folder of its arrays and files), ``body`` (of its head), ``arrays``
-    (none in Parquet), ``ids``.
+    What is read is of the store that was opened: if another takes its place, or it grows, every read raises
+    StoreError, and so does its pickle. Attributes: ``place``, ``data`` (the folder of its arrays and files),
+    ``body`` (of its head), ``arrays`` (none in Parquet), ``ids``.
     """
 
-    def __init__(self, place: Place, kind: str) -> None:
-        """Open the store at ``place``.
+    def __init__(self, place: Place, kind: str, identity: Hashable = None) -> None:
+        """Open the store at ``place``, the one of this ``identity`` if that is given.
 
-        Raises StoreNotFoundError if there is none of this kind, CorruptStoreError if its head is damaged.
+        Raises StoreNotFoundError if there is none of this kind, CorruptStoreError if its head is damaged, and
+        StoreError if it is another.
         """
         self.place: Place = place
         self._file = head_of(place)
         self._stamp: Hashable = self._file.stamp()
         self.head: Head = read_head(place, kind)
+        if identity not in (None, self.head.identity):
+            raise self._changed()
         self.data: Place = self.head.data
         self.body: dict[str, Any] = self.head.body
         self.ids: StoredIds | None = None
@@ -86,14 +90,22 @@ class Store:
                 self.arrays[name] = StoredArray(self.data / name, array, self.check_unchanged)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.place, self.head.kind)
+        return type(self), (self.place, self.head.kind, self.head.identity)
 
     def check_unchanged(self) -> None:
         """Raise StoreError if the store has changed since it was opened: what was read may be old or new."""
-        if self._file.stamp() != self._stamp:
-            raise errors.StoreError(
-                f"{self.place} has changed since it was opened; open it again.", path=self.place
-            ) from None
+        stamp, found = self._file.stamp(), None
+        if stamp == self._stamp:
+            return
+        with suppress(errors.StoreError):
+            found = read_head(self.place).identity
+        if found != self.head.identity:
+            raise self._changed() from None
+        self._stamp = stamp  # copied, or written anew with the same content
+
+    def _changed(self) -> errors.StoreError:
+        words = f"{self.place} has changed since it was opened; open it again."
+        return errors.StoreError(words, path=self.place)
 
     def read_ids(self, start: int, stop: int) -> Any:
         """Return the ids of a range of rows, an Arrow array; raises CorruptStoreError if they are damaged."""
@@ -115,10 +127,10 @@ class Store:
             found.validate(full=True)
         return found
 
-    def broken(self, what: str) -> errors.CorruptStoreError:
+    def broken(self, what: str, where: object = None) -> errors.CorruptStoreError:
         """Return the error of what is wrong; raises StoreError if the store has changed meanwhile."""
         self.check_unchanged()
-        return corrupt(self.place, what)
+        return corrupt(where or self.place, what)
 
     def checked_chunks(self) -> Iterator[tuple[str, int, np.ndarray]]:
         """Yield the rows of chunks of all arrays: name, first row and values.
@@ -153,10 +165,9 @@ class Store:
         file, content = self.data / name, None
         with suppress(FileNotFoundError):
             content = bytes(file.read(at_most))
+        self.check_unchanged()
         if content is None or zlib.crc32(content) != self.body["files"].get(name):
-            self.check_unchanged()
-            what = "is missing" if content is None else "is damaged (wrong checksum)"
-            raise corrupt(file, what)
+            raise corrupt(file, "is missing" if content is None else "is damaged (wrong checksum)")
         return content
 
     def read_parts(self, name: str, make: Callable[[dict[str, Any], dict[str, np.ndarray]], Made]) -> Made:
@@ -202,11 +213,6 @@ class Objects:
         """Return a summary as JSON values, without reading arrays."""
         facts = {name: getattr(self, name) for name in self.summary}
         return {"kind": self.kind, **facts, "id": self.id_name}
-
-
-def reopened(kind: Any, *given: Any) -> Any:
-    """Open a store where it is unpickled: a class method would be pickled as its bytecode."""
-    return kind.open(*given)
 
 
 # Ids
