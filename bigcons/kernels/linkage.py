@@ -161,6 +161,79 @@ def condensed_index(n, i, j):
     return n * i - i * (i + 1) // 2 + j - i - 1
 
 
+@jit
+def chain_sparse_merges(starts, others, values, sizes, first, second, heights):
+    """Fill the ``n - 1`` merges of average linkage of similarities, most of which are 0; as `chain_merges`.
+
+    Point i is similar to the points ``others`` from ``starts[i]`` to before ``starts[i + 1]``, with summed
+    similarities ``values`` of their objects, both overwritten; of i itself they count for nothing. Clusters
+    keep lists of the points to which theirs are similar: one list is appended to another at a merge, and the
+    entries of what is one cluster by then are added up when the list is next read.
+    """
+    n = sizes.shape[0]
+    parent, ends = np.arange(n), empty(n, np.int64)
+    begins, following = empty(n, np.int64), empty(others.shape[0], np.int64)
+    sums, met = zeros(n, np.float64), empty(n + 1, np.int64)
+    for i in range(n):
+        begins[i] = starts[i] if starts[i + 1] > starts[i] else -1
+        for e in range(starts[i], starts[i + 1]):
+            ends[i], following[e] = e, e + 1
+        if begins[i] >= 0:
+            following[ends[i]] = -1
+    chain = empty(n, np.int64)
+    length, after = 0, 1
+    for merge in range(n - 1):
+        if length == 0:
+            chain[0] = 0  # the lowest cluster, since a merge keeps its lowest point
+            length = 1
+        while True:
+            x, y = chain[length - 1], -1
+            if length > 1:
+                y = chain[length - 2]
+            n_met, e = 0, begins[x]
+            while e >= 0:
+                k = find_root(parent, others[e])
+                if k != x:
+                    met[n_met] = k  # overwritten by the next unless it is new
+                    n_met += sums[k] == 0.0
+                    sums[k] += values[e]
+                e = following[e]
+            nearest, highest = y, 0.0
+            if y >= 0:
+                highest = sums[y] / sizes[y]
+            e, last = begins[x], -1
+            for at in range(n_met):
+                k = met[at]
+                similarity = sums[k] / sizes[k]
+                if similarity > highest or (similarity == highest and nearest != y and k < nearest):
+                    nearest, highest = k, similarity
+                others[e], values[e] = k, sums[k]
+                last, e = e, following[e]
+                sums[k] = 0.0
+            if last >= 0:
+                following[last], ends[x] = -1, last
+            else:
+                begins[x] = -1
+            if nearest < 0:  # similar to none: the lowest other cluster
+                while sizes[after] == 0:
+                    after += 1
+                nearest = 0 if x > 0 else after
+            if nearest == y:
+                break
+            chain[length] = nearest
+            length += 1
+        length -= 2
+        a, b = min(x, y), max(x, y)
+        first[merge], second[merge], heights[merge] = a, b, 1.0 - highest / sizes[x]
+        parent[b] = a
+        sizes[a] += sizes[b]
+        sizes[b] = 0.0
+        if begins[a] < 0:
+            begins[a], ends[a] = begins[b], ends[b]
+        elif begins[b] >= 0:
+            following[ends[a]], ends[a] = begins[b], ends[b]
+
+
 # Dissimilarity increments: the minimum spanning tree of a cluster and the differences of its edges
 
 

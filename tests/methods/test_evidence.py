@@ -97,16 +97,20 @@ def test_eac_single__has_the_heights_of_scipy_on_all_objects(normalize, labels):
 
 
 @pytest.mark.parametrize("normalize", ["observed", "all"])
-@pytest.mark.parametrize("method", ["average", "complete", "single"])
+@pytest.mark.parametrize(
+    ("method", "is_sparse"), [("average", True), ("average", False), ("complete", False), ("single", False)]
+)
 @given(labels=label_matrices(min_objects=3, max_objects=9))
-def test_eac__merges_nearest_clusters_of_objects_every_time(method, normalize, labels):
-    rows = evidence.unique_rows(
-        Ensemble.from_labels(labels), SerialEngine(), budget=DataBudget(10**9), remedy=""
-    )
+def test_eac__merges_nearest_clusters_of_objects_every_time(method, is_sparse, normalize, labels):
+    ensemble = Ensemble.from_labels(labels)
+    rows = evidence.unique_rows(ensemble, SerialEngine(), budget=DataBudget(10**9), remedy="")
     n_labels = (rows.labels >= 0).sum(axis=1)
     within = 1 - n_labels / labels.shape[1] if normalize == "all" else np.zeros(len(n_labels))
-    condensed = condensed_distances(rows.labels, normalize, SerialEngine())
-    merges = evidence.agglomerate(condensed, method, rows.weights, within)
+    if is_sparse:
+        merges = evidence.average_link(rows.labels, ensemble.offsets, normalize, None, rows.weights)
+    else:
+        condensed = condensed_distances(rows.labels, normalize, SerialEngine())
+        merges = evidence.agglomerate(condensed, method, rows.weights, within)
     pairs = itertools.permutations(range(len(labels)), 2)
     similarity = {p: naive.similarity(labels.tolist(), *p, normalize == "all") for p in pairs}
     distances = {pair: float(1 - value) for pair, value in similarity.items()}
@@ -115,6 +119,24 @@ def test_eac__merges_nearest_clusters_of_objects_every_time(method, normalize, l
     for height, (found, least) in zip(merges.heights, steps, strict=True):
         assert height == pytest.approx(found)
         assert height == pytest.approx(least)
+
+
+@pytest.mark.parametrize(
+    ("n_objects", "wrong", "missing"), [(3000, 0.1, 0), (1500, 0.1, 0.3), (1500, 0.3, 0)]
+)
+def test_eac_average__finds_clusters_of_three_objects(n_objects, wrong, missing):
+    truth, labels = planted(n_objects, 20, n_objects // 3, wrong, missing)
+    n_clusters = len(np.unique(truth))
+    model = EACAverage(n_clusters).fit(labels)
+    assert model.n_clusters_ == n_clusters
+    assert adjusted_rand(truth, model.labels_) > 0.99
+    weights = np.repeat([1, 2], 10)
+    weighted, repeated = (
+        EACAverage(n_clusters, weights=of).fit(x)
+        for of, x in ((weights, labels), (None, np.repeat(labels, weights, axis=1)))
+    )
+    np.testing.assert_allclose(weighted.linkage_[:, 2], repeated.linkage_[:, 2], atol=1e-12)
+    assert adjusted_rand(weighted.labels_, repeated.labels_) > 0.999
 
 
 def test_six_items__have_the_similarities_and_clusters_of_the_paper():
