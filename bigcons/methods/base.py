@@ -39,7 +39,7 @@ from bigcons.run.results import Found, Output, Results, Use
 from bigcons.run.survey import LabelsNeededError, MemoryPlan, PlannedEnsemble
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store import consensus as stores
-from bigcons.store.clusters import ClusterTree, NClustersChoice, Trust
+from bigcons.store.clusters import ClusterTree, NClustersChoice, Trust, least_objects
 from bigcons.store.consensus import Consensus, write_rows
 from bigcons.store.ensemble import Ensemble, as_ensemble
 from bigcons.store.generator import Generator
@@ -303,22 +303,29 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is needed.
 
         In the groups of a tree that is cut at ``n_clusters``; ``_search`` has them. None is a sample that
-        says too little of the base clusters. A number that has been chosen has been judged.
+        says too little of the base clusters; nor is it judged where fewer objects are sampled than make a
+        cluster that counts. A number that has been chosen has been judged.
         """
         if hasattr(self, "n_clusters_choice_"):
             return None
         self.has_structure_: bool | None = None
-        if sample is not None:
+        least = least_objects(np.array([len(rows)]))
+        if sample is not None and len(rows) >= least * self.n_clusters:
             n_groups = n_groups_for(self.n_clusters)
             groups = sample.groups(n_groups, at_any_scale=True)
             found = judge(sample, groups, n_groups, rows)
             self._judge_structure(found)
             return found.choice if self.n_clusters > 1 else None
         if self.n_clusters > 1:
+            few = "have too few labels for each of so many base clusters"
+            few = (
+                few if sample is None else f"are fewer than {least} for each of {self.n_clusters:,} clusters"
+            )
             warn_user(
                 f"whether the labels have cluster structure is not known: the {len(rows):,} sampled objects "
-                "have too few labels for each of so many base clusters, and confidence does not count whether"
-                f" clusters are real. Partitions into fewer clusters show it.{self._features_in_words()}",
+                f"{few}, and confidence does not count whether clusters are real."
+                f"{' Partitions into fewer clusters show it.' if sample is None else ''}"
+                f"{self._features_in_words()}",
                 errors.NoStructureWarning,
             )
         return None

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bigcons.errors import SurplusClustersWarning, warn_user
+from bigcons.errors import InvalidInputError, SurplusClustersWarning, warn_user
 from bigcons.kernels.cluster_tables import padded
 from bigcons.memory import Block
 from bigcons.methods import incidence
@@ -21,7 +21,7 @@ from bigcons.run.engine import Engine, fold, one_thread
 from bigcons.run.passes import Run, Stats
 from bigcons.run.results import Found, Output, Results, by_size
 from bigcons.run.survey import MemoryPlan, Survey, block_label_bytes, take_survey, warn_of_dissent
-from bigcons.store.clusters import TRUST_ROW, least_objects
+from bigcons.store.clusters import LEAST_OBJECTS, TRUST_ROW, least_objects
 from bigcons.store.ensemble import Ensemble
 from bigcons.trust import groups as grouping
 from bigcons.trust.confidence import TrustSums, can_weigh
@@ -144,7 +144,8 @@ class ConsensusTree(ConsensusClusterer):
     trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
     chosen_tree_ : what gave the clusters, the tree "average" or "distinctness", or k-means in the "spectrum"
     has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`. None where
-        that is not known: of one cluster, and where the sample says too little of many base clusters
+        that is not known: of one cluster, where the sample says too little of many base clusters, and where
+        it has fewer than 5 objects for each cluster
     n_told_apart_ : the number of clusters that the tree tells apart, where one stands out and ``n_clusters``
         is given
     temperature_ : factor that multiplies the evidence of the labels, because partitions repeat each other
@@ -163,6 +164,8 @@ class ConsensusTree(ConsensusClusterer):
     has as many others; where some clusters win no object of the sample, more are cut. Structure is judged in
     the groups that are cut; "auto" cuts those in which the number was found, by the better tree, which is
     ``tree_``.
+    Clusters of fewer than 5 objects each are not judged, and of some thousand objects refused: `EACAverage`
+    finds a third as many as there are objects in time linear in these, if base clusters are as small.
     Where a sample has fewer than 4 labels for each of many base clusters, groups are of all objects, three
     for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.
     Objects of the sample move to their most probable cluster by their labels, some of which may be errors.
@@ -198,6 +201,14 @@ class ConsensusTree(ConsensusClusterer):
         K, offsets = self.n_clusters, ensemble.offsets
         weights = self._weights = Weights.given(self.weights, offsets)
         self._check_memory_plan(self.memory_plan, ensemble, engine, out, self.memory)
+        n = ensemble.n_objects
+        products = ensemble.n_partitions * min(grouping.n_groups_for(K), n) ** 2
+        if not ensemble.is_soft and n < LEAST_OBJECTS * K and products > grouping.MOST_PRODUCTS:
+            raise InvalidInputError(
+                f"n_clusters={K:,} of {n:,} objects are too many for a tree of groups, with fewer than "
+                f"{LEAST_OBJECTS} objects each; use eac-average, which merges single objects.",
+                parameter="n_clusters",
+            )
         counts = None if weights is None else weights.partitions
         n_groups = grouping.n_groups_for(K)
         survey = take_survey(ensemble, engine, seed, grouping.rows_for(n_groups), counts, is_balanced=True)
@@ -218,12 +229,12 @@ class ConsensusTree(ConsensusClusterer):
                         f"the tree tells {choice.n_clusters:,} clusters apart, fewer than n_clusters={K}.",
                         SurplusClustersWarning,
                     )
+            if not self._is_local:
+                alike = np.ones(ensemble.n_base_clusters)
+                sample = Sample(survey.sample, offsets, counts, alike, survey.times)
             if self._is_local and self._search is not None:
                 groups, sample = self._search.groups, self._search.sample
             else:
-                sample = Sample(
-                    survey.sample, offsets, counts, np.ones(ensemble.n_base_clusters), survey.times
-                )
                 groups = sample.groups(n_groups, at_any_scale=True)
             first = partial(self._cut_sample, sample, groups)
         method = TreePass(first, offsets, K, weights, None if is_too_fine else self._search)

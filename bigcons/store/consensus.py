@@ -405,8 +405,8 @@ def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
         yield "The solve stopped before its tolerance: raise max_iter, and solve again."
     if n_clusters > 1 and results.get(STRUCTURE, True) is None:
         yield (
-            "Whether the labels have cluster structure is not known: the sample has too few labels for each "
-            "of so many base clusters, and confidence does not count whether clusters are real."
+            "Whether the labels have cluster structure is not known: the sample says too little of so many "
+            "clusters or base clusters, and confidence does not count whether clusters are real."
         )
     if results.get(STRUCTURE) is False:
         yield (

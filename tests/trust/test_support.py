@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import PCC, ConsensusTree, Ensemble, Report, choose_n_clusters
-from bigcons.errors import NoStructureWarning
-from bigcons.metrics import trust
+from bigcons import PCC, ConsensusTree, EACAverage, EACGroups, Ensemble, Report, choose_n_clusters
+from bigcons.errors import InvalidInputError, NoStructureWarning
+from bigcons.metrics import adjusted_rand, trust
 from bigcons.trust.groups import ERROR_RATES, TREES, Groups, Sample, Tree, most_probable
 from bigcons.trust.placement import EXTRA
 from bigcons.trust.support import (
@@ -238,6 +238,35 @@ def test_confidence__is_low_of_noise_and_high_of_classes(method, six):
         assert method(5, random_state=0).fit(noise).trust_.confidence.max() < 0.3
         table = method(6, random_state=0).fit(six[0]).trust_.clusters.to_pydict()
         assert min(*table["support"], *table["division"], *table["confidence"]) > 0.95
+
+
+@pytest.mark.parametrize(("n_clusters", "is_judged"), [(30, True), (31, False), (50, False)])
+@pytest.mark.parametrize("method", [ConsensusTree, PCC])
+def test_structure__of_clusters_of_few_objects_is_not_known(method, n_clusters, is_judged):
+    truth = np.arange(150) % n_clusters  # 5 objects each, or fewer
+    draw = np.random.default_rng(0)
+    labels = np.where(
+        draw.random((150, 20)) < 0.05, draw.integers(n_clusters, size=(150, 20)), truth[:, None]
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = method(n_clusters, random_state=0).fit(labels)
+    told = [str(one.message) for one in caught if one.category is NoStructureWarning]
+    assert model.has_structure_ is (True if is_judged else None)
+    assert [f"fewer than 5 for each of {n_clusters} clusters" in one for one in told] == [True] * (
+        not is_judged
+    )
+    assert adjusted_rand(truth, model.labels_) > 0.95
+
+
+def test_tree__refuses_very_many_clusters_of_few_objects_at_once():
+    labels = np.tile(np.arange(3000)[:, None] // 3, 20)
+    for method in (ConsensusTree, EACGroups):
+        with pytest.raises(InvalidInputError, match=r"1,000 of 3,000 objects .* use eac-average") as caught:
+            method(1000).fit(labels)
+        assert "\n" not in str(caught.value)
+    assert adjusted_rand(labels[:, 0], EACAverage(1000).fit(labels).labels_) == 1
+    assert ConsensusTree(100, random_state=0).fit(labels // 10).n_clusters_ == 100
 
 
 def test_structure__is_said_not_to_be_known_where_a_sample_has_too_few_labels(tmp_path):
