@@ -99,9 +99,9 @@ def select(
     categorical : default=None
         Features whose numbers are categories, such as zip codes, and are taken as text is.
 
-    Columns are named or, in a table without names, numbered from 0. Nothing is read here; where the table is
-    opened, a column that does not exist raises UnknownColumnError, and ids that are missing or repeated
-    raise InvalidIdsError, after a pass over that column.
+    A column is given by its name, or by its number from 0 unless names of the table are numbers. Nothing is
+    read here; where the table is opened, a column that does not exist raises UnknownColumnError, and ids that
+    are missing or repeated raise InvalidIdsError, after a pass over that column.
 
     Examples
     --------
@@ -187,6 +187,10 @@ def is_index(source: Source, column: Column) -> bool:
 def positions_of(source: Source, column: Column, *, may_be_pattern: bool = True) -> list[int]:
     """Return the positions of a column, or of all that match a pattern; raise UnknownColumnError for none."""
     names = source.names
+    if isinstance(column, (bool, np.bool_)):
+        raise UnknownColumnError(source.where, column, names, n_columns=source.n_columns)
+    if names is not None and not isinstance(column, str) and any(map(str.isdecimal, names)):
+        column = str(column)
     if names is not None and isinstance(column, str):
         positions = [c for c, name in enumerate(names) if name == column]
         if not positions and may_be_pattern:

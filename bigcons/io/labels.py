@@ -23,6 +23,9 @@ TABLE_SIZE = 1 << 16
 
 MIN_CHUNK_ROWS = 1_024
 
+LEAST_SIGN = -9
+"""Negative numbers from here on usually mean that a label is missing, and why."""
+
 
 class Encoding:
     """The dense codes of one partition: ``values[c]``, int64 or text, is the label with code ``c``.
@@ -58,11 +61,15 @@ class Encoding:
         """The label that each text is, None where it means missing."""
         self._words: Any = None
         self._code_of_word = self._code_of_number = self._order = np.empty(0, np.int64)
+        self._unusual: set[int] = set()
+        """Numbers that are missing as negative ones are, but that seldom mean it."""
 
     def add(self, raw: Any) -> None:
         """Learn the labels in a batch of the column; raise InvalidInputError for invalid ones."""
         column = raw if isinstance(raw, tuple) else plain_column(raw, self.name, self.rule)
         if isinstance(column, tuple):
+            if self.rule.numbers is None and column[0].min(initial=0) < LEAST_SIGN and len(self._unusual) < 2:
+                self._unusual |= _unusual_of(np.unique(column[0]).tolist())
             values, n_labeled = distinct(*column)
             self.n_labeled += n_labeled
             self._numbers = np.union1d(self._numbers, values) if len(self._numbers) else values
@@ -70,7 +77,9 @@ class Encoding:
         for entry in column.drop_null().value_counts().to_pylist():
             text = entry["values"]
             if text not in self._texts:
-                self._texts[text] = self.rule.label_of(text)
+                self._texts[text] = label = self.rule.label_of(text)
+                if label is None and self.rule.numbers is None:
+                    self._unusual |= _unusual_of([number_of(text.strip()) or 0])
             if self._texts[text] is not None:
                 self.n_labeled += entry["counts"]
 
@@ -81,8 +90,15 @@ class Encoding:
     def finish(self) -> Encoding:
         """Return the encoding of what was added.
 
-        Raises EmptyPartitionError if all labels are missing, and InvalidInputError for text beside numbers.
+        Raises EmptyPartitionError if all labels are missing, and InvalidInputError for text beside numbers,
+        and for negative numbers that may be labels.
         """
+        if len(self._unusual) > 1:
+            two = " and ".join(map(str, sorted(self._unusual)[:2]))
+            raise InvalidInputError(
+                f"partition {self.name!r} has the labels {two}, and negative numbers mean missing; pass "
+                "missing=[] (--missing '') if they are labels, or in missing= (--missing) what is missing."
+            )
         known, labels = self.values, self._labels_of_texts() if self._texts else []
         new: Any = set(labels) - {None}
         has_text = bool(new) and isinstance(next(iter(new)), str)  # all of them, or none
@@ -149,6 +165,11 @@ class Encoding:
         return np.where(are_labels & (ascending[place] == numbers), self._order[place], MISSING)
 
 
+def _unusual_of(numbers: Iterable[float]) -> set[int]:
+    """Return the numbers below `LEAST_SIGN` that are no single digit repeated, as -99 is."""
+    return {int(number) for number in numbers if number < LEAST_SIGN and len(set(str(int(-number)))) > 1}
+
+
 def distinct(numbers: np.ndarray, are_labels: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the different labels among whole numbers, ascending, int64, and how many labels there are."""
     filled = np.where(are_labels, numbers, MISSING)
@@ -191,6 +212,12 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
             absent = column.is_null().to_numpy(zero_copy_only=False)
             column = pc.fill_null(column, pa.scalar(0, column.type))
         raw = column.to_numpy(zero_copy_only=False)
+    most = np.iinfo(raw.dtype).max if raw.dtype.kind == "u" and rule.numbers is None else 1 << 63
+    if most < 1 << 63 and raw.max(initial=0) == most:
+        raise InvalidInputError(
+            f"partition {name!r} has the label {most}, which is what {raw.dtype} makes of -1; pass "
+            f"missing={most} (--missing {most}) if it means missing, or missing=[] (--missing '') if not."
+        )
     if raw.dtype.kind == "f":
         missing = np.isnan(raw)
         absent = missing if absent is None else absent | missing
@@ -276,7 +303,7 @@ def encode_labels(
         if is_first and source.may_be_other:
             refuse_no_objects(source.where, source.n_rows, codes.T, encodings, source.ids)
         if is_first and source.is_given and are_new:
-            warn_of_labels(source.n_rows or 0, encodings)
+            warn_of_labels(source.n_rows or 0, encodings, codes.T)
         is_first = False
         n_labeled += np.count_nonzero(codes != MISSING, axis=1)
         yield np.ascontiguousarray(codes.T)
@@ -332,11 +359,12 @@ def refuse_no_objects(
         )
 
 
-def warn_of_labels(n_objects: int, encodings: Sequence[Encoding]) -> None:
-    """Warn of columns that may be votes or ids.
+def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndarray) -> None:
+    """Warn of columns that may be votes or ids, or are of one cluster, and of rows that may be no objects.
 
     Negative numbers may be votes if partitions with missing labels have one number besides. Ids differ in
-    each of 200 objects or more; they are none if all columns are so.
+    each of 200 objects or more; they are none if all columns are so. The first or the last row may be types,
+    units or totals if it has labels of its own in all partitions: see ``codes`` (rows, M) of the first rows.
     """
     gaps = [e for e in encodings if e.n_labeled < n_objects and e.rule == DEFAULT_RULE]
     votes = [e for e in gaps if e.values.dtype != object]
@@ -347,6 +375,22 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding]) -> None:
             "negative numbers are labels.",
             SuspiciousLabelsWarning,
         )
+    single = [e.name for e in encodings if len(e.values) == 1 and e.n_labeled == n_objects]
+    if 0 < len(single) < len(encodings) and n_objects >= 20:
+        warn_user(
+            f"all objects are in one cluster in {shown(single)}, which tells nothing, and misleads PCC and "
+            "MCLA; leave it out with drop= (--drop).",
+            SuspiciousLabelsWarning,
+        )
+    for at, which in ((0, "first"), (-1, "last")):
+        is_own = (codes[at] >= 0).all() and ((codes == codes[at]).sum(axis=0) == 1).all()
+        if is_own and len(codes) >= 20 and len(encodings) > 1:
+            words = shown([str(e.values[code]) for e, code in zip(encodings, codes[at], strict=True)])
+            warn_user(
+                f"the {which} row has labels that no other has in any partition ({words}); leave it out if "
+                "it has types, units or totals.",
+                SuspiciousLabelsWarning,
+            )
     ids = [encoding.name for encoding in encodings if len(encoding.values) == n_objects >= 200]
     if 0 < len(ids) < len(encodings):
         warn_user(

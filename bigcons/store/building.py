@@ -57,10 +57,13 @@ from bigcons.io.labels import (
 from bigcons.io.sources import Rows, Source, as_table, columns_of, open_source
 from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks, rows_within
 from bigcons.progress import Progress, progress
-from bigcons.store.ensemble_store import KIND, SUM_TOLERANCE, Categories, Content, Header, write_ensemble
+from bigcons.store.ensemble_store import KIND, Categories, Content, Header, write_ensemble
 from bigcons.store.generator import Generator
 from bigcons.store.pair_rows import MAX_OBJECTS, MAX_SEEN, OBJECT_BYTES, PAIR_BYTES, Edges
 from bigcons.validation import check_int
+
+GIVEN_TOLERANCE = 0.01
+"""How far from 1 the memberships of an object may sum: they may be rounded to few decimals."""
 
 # Stores
 
@@ -103,7 +106,7 @@ def of_array(
     n_clusters, n_labeled, categories = counts_of(encodings)
     codes = np.ascontiguousarray(np.array(columns, label_dtype(n_clusters)).T)
     refuse_no_objects("labels", len(codes), codes[:BLOCK_ROWS], encodings)
-    warn_of_labels(len(codes), encodings)
+    warn_of_labels(len(codes), encodings, codes[:BLOCK_ROWS])
     chunk_rows = default_chunk_rows(*codes.shape)
     return codes, Header(len(codes), texts, n_clusters, n_labeled, chunk_rows, provenance), categories
 
@@ -543,12 +546,13 @@ class SoftSources:
                 missing = np.isnan(values).all(axis=1) | ~values.any(axis=1)
                 values[missing] = 0.0
                 sums = values.sum(axis=1)
-                bad = ~missing & ~((np.abs(sums - 1.0) <= SUM_TOLERANCE) & (values >= 0).all(axis=1))
+                bad = ~missing & ~((np.abs(sums - 1.0) <= GIVEN_TOLERANCE) & (values >= 0).all(axis=1))
                 if bad.any():
                     i = int(np.argmax(bad))
                     raise InvalidInputError(
                         f"memberships of object {block.start + i} in {name!r} have sum {sums[i]:g} and "
-                        f"minimum {values[i].min():g}; give probabilities, or all NaN."
+                        f"minimum {values[i].min():g}; give probabilities, whose sum is within "
+                        f"{GIVEN_TOLERANCE} of 1, or all NaN."
                     )
                 memberships[:, first:last] = values / np.where(missing, 1.0, sums)[:, None]
             yield memberships

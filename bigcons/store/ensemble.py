@@ -124,8 +124,9 @@ class Ensemble(Objects):
         ``id`` names the column that identifies the objects, by default the index of a data frame unless it is
         0, 1, ... in order; ``columns`` and ``drop`` those that are partitions, and ``missing`` which labels
         are missing: by default, in every source, empty and blank text, NaN, None, pd.NA, masked entries, the
-        words that pandas reads as missing, and negative numbers. See `bigcons.select`. In .csv and .tsv, a
-        column of numbers alone has numbers; elsewhere text stays text.
+        words that pandas reads as missing, and negative numbers. Two negative numbers that seldom mean it,
+        such as hashes, and the number that an unsigned type makes of -1, are refused without ``missing``. See
+        `bigcons.select`. In .csv and .tsv, a column of numbers alone has numbers; elsewhere text stays text.
 
         The first line of a .csv or .tsv has the names of the columns unless ``header=False``; with a number
         in it, ``header`` is needed. A column of text among columns of numbers, and a table that may have a
@@ -271,7 +272,7 @@ class Ensemble(Objects):
 
         ``memberships`` is a list of tables ``(n_objects, k_u)`` as ``from_labels`` takes them, with a column
         for each cluster. Rows are nonnegative and sum to
-        1 (within 0.001; they are divided by their sum), or are all NaN or all 0 where the object is missing.
+        1 (within 0.01; they are divided by their sum), or are all NaN or all 0 where the object is missing.
         A cluster may be empty. ``id`` names the column of each table that identifies the objects, the same in
         all of them. Raises InvalidInputError for any other row, for tables of different length and
         for a partition without any object.

@@ -130,3 +130,43 @@ def test_missing__is_for_tables(tmp_path):
     for source in (stored, tmp_path / "e.zarr"):
         with refused("missing= has no effect on an ensemble"):
             Ensemble.from_labels(source, missing=0)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "parquet", "dask"])
+def test_minus_one_in_an_unsigned_type_is_refused(dtype, kind, tmp_path):
+    frame = pd.DataFrame(np.array([[0, 1], [-1, 0], [1, 1]]).astype(dtype), columns=["a", "b"])
+    largest = int(np.iinfo(dtype).max)
+    source = routes(frame, tmp_path)[kind]
+    if dtype == np.uint64:  # which no label may be
+        with refused(f"has label {largest};"):
+            Ensemble.from_labels(source)
+        return
+    with refused(
+        f"'a' has the label {largest}, which is what {np.dtype(dtype)} makes of -1; .*missing={largest}"
+    ):
+        Ensemble.from_labels(source)
+    assert values_of(Ensemble.from_labels(source, missing=largest)) == [[0, 1], [None, 0], [1, 1]]
+    assert values_of(Ensemble.from_labels(source, missing=[])) == [[0, 1], [largest, 0], [1, 1]]
+    below = frame.where(frame != largest, largest - 1)
+    assert values_of(Ensemble.from_labels(below)) == [[0, 1], [largest - 1, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "object", "polars", "dask", "csv", "parquet", "array", "text"])
+def test_negative_numbers_that_may_be_labels_are_refused(kind, tmp_path):
+    def source(values):
+        frame = pd.DataFrame({"a": values, "b": [0, 1, 1, 0]})
+        if kind == "text":
+            return frame.astype(str)
+        return frame.to_numpy() if kind == "array" else routes(frame, tmp_path)[kind]
+
+    hashed = source([-5547843131917349437, -12, 5547843131917349437, 77])
+    with refused(
+        "has the labels -5547843131917349437 and -12, and negative numbers mean missing; .*missing="
+    ):
+        Ensemble.from_labels(hashed)
+    assert Ensemble.from_labels(hashed, missing=[]).n_clusters.tolist() == [4, 2]
+    assert Ensemble.from_labels(hashed, missing=[-12, "-12"]).n_clusters.tolist() == [3, 2]
+    for signs in ([-1, -9, -99, -888], [-1, -2, -3, -32768]):  # one that is unusual may be a sign, too
+        found = Ensemble.from_labels(source([*signs[1:], 5]))
+        assert found.n_clusters.tolist() == [1, 2]

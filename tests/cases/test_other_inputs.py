@@ -12,6 +12,7 @@ import scipy.sparse
 
 import bigcons as bc
 from bigcons import Ensemble
+from bigcons.errors import SuspiciousLabelsWarning
 from bigcons.io.features import open_features
 from tests.support.refusals import refused
 from tests.support.stores import values_of
@@ -201,3 +202,60 @@ def test_columns_of_one_name_are_refused_by_name():
     ):
         with refused("more than one column 'a'; give each its own name"):
             open_features(x)
+
+
+@pytest.mark.parametrize(
+    ("log", "kind"), [("_delta_log", "Delta Lake"), (".hoodie", "Hudi"), ("metadata", "Iceberg")]
+)
+def test_folders_in_which_not_all_files_count_are_refused(log, kind, tmp_path):
+    (tmp_path / log).mkdir()
+    data = tmp_path / "data" if kind == "Iceberg" else tmp_path
+    data.mkdir(exist_ok=True)
+    for part in ("part-0", "part-1"):
+        pd.DataFrame({"a": [0, 1], "b": [1, 0]}).to_parquet(data / f"{part}.parquet")
+    for read in (Ensemble.from_labels, open_features):
+        with refused(f"is a table of {kind}, in which not all files count; pass the data frame"):
+            read(tmp_path)
+    (tmp_path / log).rmdir()
+    assert Ensemble.from_labels(data).shape == (4, 2)
+
+
+@pytest.mark.parametrize("as_table", [pd.DataFrame, lambda frame: pa.Table.from_pandas(frame)])
+def test_a_number_is_a_name_where_names_are_numbers(as_table):
+    frame = pd.DataFrame([[0, 1, 2, 3], [1, 0, 3, 2]], columns=[1, 2, 3, 4])
+    table = as_table(frame)
+    assert Ensemble.from_labels(table, columns=[1, 2]).names == ["1", "2"]
+    assert Ensemble.from_labels(table, drop=4).names == ["1", "2", "3"]
+    for column in (0, 5, True):
+        with refused(f"has no column '?{column}'?; choose one of 1, 2, 3, 4"):
+            Ensemble.from_labels(table, columns=column)
+    named = as_table(frame.set_axis(list("abcd"), axis=1))
+    assert Ensemble.from_labels(named, columns=[1, 2]).names == ["b", "c"]
+    with refused("has no column True"):
+        Ensemble.from_labels(named, columns=[True, False])
+
+
+@pytest.mark.parametrize("place", [0, 60])
+def test_rows_of_types_and_totals_are_told(place, tmp_path):
+    rows = [f"S{i}\tc{i % 3}\tc{i % 2}" for i in range(60)]
+    rows.insert(place, "#q2:types\tcategorical\tcategorical")
+    (tmp_path / "x.tsv").write_text("\n".join(["\tk0\tk1", *rows]))
+    with pytest.warns(SuspiciousLabelsWarning, match=r"row has labels that no other has .*'categorical'"):
+        Ensemble.from_labels(tmp_path / "x.tsv")
+    del rows[place]
+    (tmp_path / "x.tsv").write_text("\n".join(["\tk0\tk1", *rows]))
+    assert Ensemble.from_labels(tmp_path / "x.tsv").shape == (60, 2)  # warnings are errors
+
+
+def test_partitions_of_one_cluster_are_told():
+    labels = np.column_stack([np.arange(40) % 2, np.zeros(40, int), np.arange(40) % 3])
+    with pytest.warns(SuspiciousLabelsWarning, match="all objects are in one cluster in 'p1', .*drop="):
+        Ensemble.from_labels(labels)
+
+
+def test_memberships_that_are_rounded_are_taken():
+    rows = np.array([[0.058, 0.121, 0.82], [0.333, 0.333, 0.333], [0.33, 0.34, 0.335]])
+    held = Ensemble.from_memberships([rows]).read(0, 3)
+    np.testing.assert_allclose(held, rows / rows.sum(axis=1, keepdims=True), rtol=1e-6)
+    with refused(r"have sum 0.98 and minimum 0.3; give probabilities, whose sum is within 0.01 of 1"):
+        Ensemble.from_memberships([np.array([[0.3, 0.68]])])
