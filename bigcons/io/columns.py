@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -18,7 +18,7 @@ import numpy as np
 
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidIdsError, InvalidInputError, UnknownColumnError, first_line
-from bigcons.memory import BLOCK_ROWS
+from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.validation import check_choice
 
 if TYPE_CHECKING:
@@ -316,9 +316,8 @@ class Ids:
     """The ids of ``n_objects`` rows, an Arrow array of int64, uint64 or large_string."""
 
     def __init__(self, values: Any, name: str, is_index: bool = False) -> None:
-        ends, text = parts_of(values)
-        digest = f"{zlib.crc32(ends.data):08x}{zlib.crc32(text.data):08x}"
-        n_bytes = len(text) or 8 * len(values)
+        digest, n_text = digest_of_ids([values])
+        n_bytes = n_text or 8 * len(values)
         self.values: Any = values
         self.n_objects: int = len(values)
         self.held_bytes: int = values.nbytes
@@ -328,10 +327,26 @@ class Ids:
         """Return the ids of other objects, in a column of the same name."""
         return Ids(values, self.facts.name, self.facts.is_index)
 
+    def read(self, start: int, stop: int) -> Any:
+        """Return the ids of a range of rows, an Arrow array."""
+        return self.values.slice(start, stop - start)
+
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Any]:
         """Yield the ids in order, exactly ``rows`` at a time but the last."""
-        for start in range(0, self.n_objects, rows):
-            yield self.values.slice(start, rows)
+        for block in row_blocks(self.n_objects, rows):
+            yield self.read(block.start, block.stop)
+
+    def take(self, rows: np.ndarray) -> Ids:
+        """Return the ids of some rows, of which blocks without any are not read."""
+        import pyarrow as pa
+
+        order, parts = np.argsort(rows, kind="stable"), [self.read(0, 0)]
+        ascending = rows[order]
+        for number in np.unique(ascending // BLOCK_ROWS).tolist():
+            start, stop = number * BLOCK_ROWS, min((number + 1) * BLOCK_ROWS, self.n_objects)
+            low, high = np.searchsorted(ascending, [start, stop])
+            parts.append(self.read(start, stop).take(ascending[low:high] - start))
+        return self.others(pa.concat_arrays(parts).take(np.argsort(order)))
 
     def hold(self) -> Ids:
         """Return the ids in memory."""
@@ -362,6 +377,16 @@ def parts_of(ids: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
     begin, end = int(ends[0]), int(ends[-1])
     content = np.empty(0, np.uint8) if text is None else np.frombuffer(text, np.uint8)[begin:end]
     return ends[1:] - begin + first, content
+
+
+def digest_of_ids(blocks: Iterable[Any]) -> tuple[str, int]:
+    """Return the digest of ids in blocks, as of all in one, and the bytes of their text, if they are text."""
+    of_ends = of_text = n_text = 0
+    for block in blocks:
+        ends, text = parts_of(block, n_text)
+        n_text += len(text)
+        of_ends, of_text = zlib.crc32(ends.data, of_ends), zlib.crc32(text.data, of_text)
+    return f"{of_ends:08x}{of_text:08x}", n_text
 
 
 # Reading

@@ -112,7 +112,8 @@ class GreedyANMI(ConsensusClusterer):
         check_int("max_iter", self.max_iter)
         check_number("temperature", self.temperature, at_least=0.0)
         n = ensemble.n_objects
-        incidence.check_overlaps_plan(self, ensemble, engine, columns=1, held=12 * n)
+        how: dict[str, Any] = {"columns": 1, "in_memory": out is None}
+        incidence.check_overlaps_plan(self, ensemble, engine, held=12 * n, **how)
         survey = take_survey(ensemble, engine, seed, 0)
         if isinstance(self.init, str):
             codes = self._best_partition(ensemble, engine)
@@ -335,7 +336,7 @@ class BEST(ConsensusClusterer):
                 f"n_clusters={self.n_clusters} but every partition has at least "
                 f"{ensemble.n_clusters.min()} clusters; allow as many."
             )
-        incidence.check_overlaps_plan(self, ensemble, engine, columns=1)
+        incidence.check_overlaps_plan(self, ensemble, engine, columns=1, in_memory=out is None)
         survey = take_survey(ensemble, engine, seed, 0)
         overlaps = incidence.fold_overlaps(ensemble, engine)
         self.scores_: np.ndarray = average_criteria(overlaps, ensemble.offsets, candidates, self.criterion)

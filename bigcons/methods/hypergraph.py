@@ -83,15 +83,16 @@ class GraphClusterer(ConsensusClusterer):
             return
         n_rows = start_rows(ensemble, K)
         held = n_rows * (4 * 8 * K + ensemble.row_bytes)  # QR with pivots copies the embedded sample
-        incidence.check_overlaps_plan(self, ensemble, engine, columns=K, held=held, embedded=True)
+        how: dict[str, Any] = {"columns": K, "embedded": True, "in_memory": out is None}
+        incidence.check_overlaps_plan(self, ensemble, engine, held=held, **how)
         self._weights = incidence.weights_of(self, ensemble, engine)
         survey = take_survey(ensemble, engine, seed, n_rows, self._partition_weights())
         embedding = embed(ensemble, engine, K, self._weights)
         extra = embedding.rows_of_base_clusters()
         if not with_base_clusters:
             extra = extra[0][:0], extra[1][:0]
-        how = embedding, ensemble, survey.sample, extra, K, seed, engine
-        centers, history = incidence.find_centers(*how)
+        sample = embedding, ensemble, survey.sample, extra, K, seed, engine
+        centers, history = incidence.find_centers(*sample)
         self.history_: dict[str, list[Any]] = history
         self.objective_: float = history["objective"][-1]
         self.n_passes_: int = embedding.n_passes + len(history.get("move", ()))

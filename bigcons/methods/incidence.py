@@ -69,19 +69,21 @@ def check_overlaps_plan(
 ) -> None:
     """Log the memory of a method that works from overlaps, and refuse a budget that cannot hold it.
 
-    ``columns`` is the number of values a pass computes for every object; ``held`` is added to the bytes held.
+    ``columns`` is the number of values a pass computes for every object, of a soft method its results, which
+    are held with the labels if ``in_memory``; ``held`` is added to the bytes held.
     If ``embedded``, these are the columns of an `Embedding`, for which many overlaps are not held.
     """
     n, B, rows = ensemble.n_objects, ensemble.n_base_clusters, ensemble.chunk_rows
+    memberships = 8 * columns if in_memory and model.info.soft else 0
     # four tables: overlaps, similarities, and those of eigenvectors or linkage
     table, n_tables = 8 * B**2, 4
     if embedded and B > spectra.MOST_FOR_DENSE:
         # vectors, residuals and directions, their products, and copies
         table, n_tables = 8 * B * (-(-columns // 8) * 8), 16
     plan = MemoryPlan(
-        held=n_tables * table + 4 * n + held + (8 * n * columns if in_memory else 0),
+        held=n_tables * table + held + n * (memberships + (4 if in_memory else 0)),
         per_block=2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1),
-        per_result=max(table, 12 * rows + (8 * rows * columns if in_memory else 0)),
+        per_result=max(table, rows * (12 + memberships)),
     )
     remedy = f" for n_base_clusters={B}, or use ConsensusTree or PCC"
     most = DEFAULT_DATA_BYTES if table > 2_000_000_000 else math.inf  # of 15,800 base clusters

@@ -119,9 +119,9 @@ class PassClusterer(ConsensusClusterer):
         carried = method.n_carried * np.dtype(method.carried_dtype).itemsize
         results = 4 * K if self.info.soft else 0
         state, n_sampled = 8 * ensemble.n_base_clusters * (K + 8), start_rows(ensemble, K)
-        held, kept = 4 * n + label_bytes(ensemble, n_sampled), results if in_memory else 0
+        held, kept = label_bytes(ensemble, n_sampled), results if in_memory else 0
         of_passes = MemoryPlan(
-            held=held + 4 * state + (n * (2 * carried + results) if in_memory else 0),
+            held=held + 4 * state + (n * (4 + 2 * carried + results) if in_memory else 0),
             per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
             per_result=state + rows * (kept + 8),
         )

@@ -354,7 +354,7 @@ class Problem(NamedTuple):
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
         n_sampled, statistics = min(n, N_SAMPLED), statistics_bytes(ensemble, K)
         n_generations = 2 if self.solver == "all" else 3  # one of them if a pass is shortened
-        held = 4 * n + (4 * n_generations * n * K + TRUST_ROW.itemsize * n if in_memory else 0)
+        held = n * (4 + 4 * n_generations * K + TRUST_ROW.itemsize) if in_memory else 0
         held += n * ensemble.row_bytes if keeps_labels(ensemble, engine) else 0
         # of the sample: its incidence matrix, overlaps and groups, and a start; or what its judgment takes
         square = min(n_sampled, ensemble.n_base_clusters)

@@ -350,11 +350,11 @@ class ConsensusTree(ConsensusClusterer):
         sample = 2 * n_rows * ensemble.row_bytes
         start = grouping.plan_bytes(ensemble, n_rows, min(grouping.n_groups_for(K), n_rows), K)
         of_passes = MemoryPlan(
-            held=4 * n + (n * (8 + result) if in_memory else 0) + (4 * state + tables + sample),
+            held=(n * (12 + result) if in_memory else 0) + (4 * state + tables + sample),
             per_block=block_label_bytes(ensemble) + rows * (16 + 2 * result) + 2 * state,
             per_result=state + rows * ((result if in_memory else 0) + 8),
         )
-        groups = MemoryPlan(4 * n + sample + start, block_label_bytes(ensemble), sample)
+        groups = MemoryPlan(sample + start, block_label_bytes(ensemble), sample)
         return max(of_passes, groups, key=lambda plan: plan.n_bytes(engine, ensemble))
 
     def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:

@@ -436,7 +436,7 @@ class Ensemble(Objects):
             raise errors.EmptyPartitionError(self.names[0])
         ids = self._header.ids
         if ids is not None:
-            ids = ids.others(ids.hold().values.take(rows))
+            ids = ids.take(rows)
         header = self._header._replace(
             n_objects=len(rows),
             chunk_rows=min(self.chunk_rows, len(rows)),

@@ -399,12 +399,12 @@ def _parts_writer(
     import pyarrow as pa
     from pyarrow import parquet
 
-    schema = _schema_of(header, categories)
-    ids = None if header.ids is None else header.ids.hold().values
+    schema, ids = _schema_of(header, categories), header.ids
 
     def write(number: int, block: np.ndarray) -> None:
         path = local_path(str(folder / part_name(number)))
-        columns = [] if ids is None else [ids.slice(number * header.chunk_rows, len(block))]
+        start = number * header.chunk_rows
+        columns = [] if ids is None else [ids.read(start, start + len(block))]
         for codes, values in zip(np.ascontiguousarray(block.T), categories, strict=True):
             missing = codes < 0
             if values is None:

@@ -30,9 +30,9 @@ from bigcons.disk.commit import Head, head_of, new_file, read_head
 from bigcons.disk.files import MOST_BYTES, Place, StorePath, corrupt, decoding, unpack
 from bigcons.disk.places import local_path
 from bigcons.disk.schema import arrays_of, check_body, id_arrays
-from bigcons.io.columns import INDEX, NUMBERS, TEXT, IdFacts, Ids, parts_of, scan_ids
+from bigcons.io.columns import INDEX, NUMBERS, TEXT, IdFacts, Ids, digest_of_ids, parts_of, scan_ids
 from bigcons.io.sources import as_table, open_source
-from bigcons.memory import BLOCK_ROWS, row_blocks
+from bigcons.memory import row_blocks
 from bigcons.progress import progress
 from bigcons.validation import check_int
 
@@ -266,12 +266,11 @@ def write_ids(folder: Place, ids: Ids, n_objects: int, chunk_rows: int) -> tuple
 
 
 class StoredIds(Ids):
-    """The ids of a store, which ``read`` returns for a range of rows, as an Arrow array."""
+    """The ids of a store."""
 
     def __init__(self, store: Store) -> None:
         """Take what the head says; raises KeyError, TypeError or ValueError if that is inconsistent."""
         self._store = store
-        self.read: Callable[[int, int], Any] = store.read_ids
         self.n_objects: int = store.body["n_objects"]
         self.held_bytes: int = 0
         self.facts: IdFacts = IdFacts(*(store.body["ids"][name] for name in IdFacts._fields))
@@ -279,10 +278,9 @@ class StoredIds(Ids):
         if self.facts.dtype not in (TEXT, *NUMBERS) or not isinstance(self.facts.name, str):
             raise ValueError(f"ids {self.facts.name!r} of type {self.facts.dtype!r}")
 
-    def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Any]:
-        """Read the ids in order, exactly ``rows`` at a time but the last."""
-        for block in row_blocks(self.n_objects, rows):
-            yield self.read(block.start, block.stop)
+    def read(self, start: int, stop: int) -> Any:
+        """Read the ids of a range of rows, an Arrow array."""
+        return self._store.read_ids(start, stop)
 
     def hold(self) -> Ids:
         """Read all ids."""
@@ -291,8 +289,8 @@ class StoredIds(Ids):
         return self.others(pa.concat_arrays([*self.blocks()]))
 
     def verify(self) -> None:
-        """Read all ids and compare them with the head."""
-        if self.hold().facts.digest != self.facts.digest:
+        """Read all ids, block by block, and compare them with the head."""
+        if digest_of_ids(self.blocks())[0] != self.facts.digest:
             raise self._store.broken("has ids that differ from their digest")
 
 
