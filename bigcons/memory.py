@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +60,24 @@ class Block(NamedTuple):
         """Return which of the ascending rows ``chosen`` are in the block, counted from its start."""
         first, last = chosen.searchsorted((self.start, self.stop))
         return chosen[first:last] - self.start
+
+
+class RowSet:
+    """Some of the rows of an ensemble, ascending: a bit for each row of the blocks that have any."""
+
+    def __init__(self, parts: Iterable[tuple[Block, np.ndarray]]) -> None:
+        """Take the blocks that have any, with their rows as `numpy.packbits` packs them."""
+        self._bits = dict(parts)
+        self.size: int = sum(self.rows_of(block).size for block in self._bits)
+
+    def rows_of(self, block: Block) -> np.ndarray:
+        """Return which rows of a block of the ensemble are in the set, counted from its start."""
+        return np.flatnonzero(np.unpackbits(self._bits.get(block, np.empty(0, np.uint8))))
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        """Return all of them, int64."""
+        parts = (block.start + self.rows_of(block) for block in self._bits)
+        return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 class DataBudget(NamedTuple):

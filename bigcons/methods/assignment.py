@@ -299,11 +299,11 @@ class QMI(PassClusterer):
 
     Notes
     -----
-    O(n M K) time a pass, O(B K) memory and 4 bytes an object. A start from a partition of too few clusters
-    intersects it with others. Missing labels: frequencies are those of the observed members and distances go
-    over the observed labels. This is k-means-based consensus with the utility U_c (see `KCC`). Standardizing
-    the columns, which the papers mention, means centering, which does not change k-means; dividing by the
-    standard deviation would change the objective.
+    O(n M K) time a pass, O(B K) memory and, without ``out``, 12 bytes an object. A start from a partition of
+    too few clusters intersects it with others. Missing labels: frequencies are those of the observed members
+    and distances go over the observed labels. This is k-means-based consensus with the utility U_c (see
+    `KCC`). Standardizing the columns, which the papers mention, means centering, which does not change
+    k-means; dividing by the standard deviation would change the objective.
 
     Without weights every partition counts the same, however noisy; where partitions differ much in noise, the
     optimum can be far from the planted classes. On a planted ensemble of 120,000 objects and 100 partitions
@@ -374,7 +374,7 @@ class KCC(PassClusterer):
 
     Notes
     -----
-    O(n M K) time a pass, O(B K) memory and 4 bytes an object. Missing labels as for `QMI`.
+    O(n M K) time a pass, O(B K) memory and, without ``out``, 12 bytes an object. Missing labels as for `QMI`.
     Frequencies are at least 1e-6, so that an object with a label that its cluster never has is far away but
     not infinitely far; and a start gives its base partition nine tenths of the weight and spreads the rest
     over all clusters, because with few partitions no object would leave a start of full weight.
@@ -444,10 +444,10 @@ class IVC(PassClusterer):
 
     Notes
     -----
-    O(n M K) time a pass, O(B K) memory and 4 bytes an object. A start from a partition of too few clusters
-    intersects it with others. Missing labels: the majority is that of the observed members, only observed
-    labels count as differences, and a center that no member was observed for differs from every label. On a
-    tie objects stay, and labels and clusters of lower number win, as in ``predict``.
+    O(n M K) time a pass, O(B K) memory and, without ``out``, 12 bytes an object. A start from a partition of
+    too few clusters intersects it with others. Missing labels: the majority is that of the observed members,
+    only observed labels count as differences, and a center that no member was observed for differs from every
+    label. On a tie objects stay, and labels and clusters of lower number win, as in ``predict``.
 
     References
     ----------
@@ -531,7 +531,8 @@ class IPVC(IVC):
 
     Notes
     -----
-    O(n M K) time a pass, O(B K) memory and 4 bytes an object. On complete ensembles it equals `IPC`.
+    O(n M K) time a pass, O(B K) memory and, without ``out``, 12 bytes an object. On complete ensembles it
+    equals `IPC`.
 
     References
     ----------
@@ -773,7 +774,7 @@ class LabelKMeans(PassClusterer):
 
         rows = shares_of_pairs("k-means", ensemble, engine, self.memory, "use encode='onehot'")
         labeled = np.ones(ensemble.n_objects)
-        labeled[survey.unlabeled] = 0.0  # otherwise they would form a cluster of their own
+        labeled[np.asarray(survey.unlabeled)] = 0.0  # otherwise they would form a cluster of their own
         draw = int(generator(seed, "start.kmeans").integers(2**31))
         model: Any = KMeans(
             self.n_clusters, n_init=self.n_init, max_iter=self.max_iter, tol=self.tol, random_state=draw

@@ -29,7 +29,7 @@ from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError, warn_user
 from bigcons.io.columns import Column, Columns, Ids, select
 from bigcons.io.sources import is_parquet, origin
-from bigcons.memory import Block
+from bigcons.memory import Block, RowSet
 from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_task, placed_by_features
 from bigcons.metrics import average_criterion
 from bigcons.progress import progress
@@ -411,7 +411,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         self,
         ensemble: Ensemble,
         read: Callable[[Block], Found | np.ndarray] | np.ndarray,
-        unlabeled: np.ndarray,
+        unlabeled: RowSet,
         out: Output | None,
         engine: Engine | None = None,
         n_clusters: int | None = None,
@@ -425,7 +425,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
         ``read`` gives the memberships of a block or, if the method is not soft, its labels, -1 included; an
         array has those of all objects.
-        It is mapped on ``engine``, by default in this thread. ``unlabeled`` are the sorted indices of the
+        It is mapped on ``engine``, by default in this thread. ``unlabeled`` are the
         objects that get label -1 and uniform memberships. Labels are below ``n_clusters``, by default the
         parameter of that name. ``order`` is that of the clusters, largest first, as far as it is known, and
         ``add`` as in `Results`. Which labels to trust is found on the engine ``trust``, if given, with

@@ -666,7 +666,7 @@ class Furthest(ConsensusClusterer):
             candidates, distinct = np.flatnonzero(unique.row_of_object >= 0), unique.labels
             candidates = candidates[np.unique(unique.row_of_object[candidates], return_index=True)[1]]
         else:
-            candidates = np.setdiff1d(np.arange(n), survey.unlabeled, assume_unique=True)
+            candidates = np.setdiff1d(np.arange(n), np.asarray(survey.unlabeled), assume_unique=True)
             if len(candidates) > N_SAMPLED:
                 draw = generator(seed, "furthest.sample")
                 candidates = np.sort(draw.choice(candidates, N_SAMPLED, replace=False, shuffle=False))
@@ -862,7 +862,7 @@ class DID(ConsensusClusterer):
         )
         weights = None if self.weights is None else np.asarray(self.weights, np.float64)
         survey = take_survey(ensemble, engine, seed, 0, weights)
-        labeled = np.setdiff1d(np.arange(ensemble.n_objects), survey.unlabeled, assume_unique=True)
+        labeled = np.delete(np.arange(ensemble.n_objects), np.asarray(survey.unlabeled))
         labels = np.full(ensemble.n_objects, -1, np.int32)
         n, filled = len(labeled), 0
         n_clusters = min(self.n_clusters, n)

@@ -119,12 +119,12 @@ class GreedyANMI(ConsensusClusterer):
             codes = self._best_partition(ensemble, engine)
         else:
             codes = given_clusters(self.init, n, self.n_clusters, "'best'")
-            lacking = np.setdiff1d(np.flatnonzero(codes < 0), survey.unlabeled)
+            lacking = np.setdiff1d(np.flatnonzero(codes < 0), np.asarray(survey.unlabeled))
             if lacking.size:
                 raise InvalidInputError(
                     f"init is -1 for {lacking.size} objects that a partition labels; give each a cluster."
                 )
-        codes[survey.unlabeled] = -1
+        codes[np.asarray(survey.unlabeled)] = -1
         draw = generator(seed, "greedy.anneal", 0)
         search = _Search(ensemble, engine, codes, self.n_clusters, draw)
         n_annealed, moved = N_ANNEALED if self.temperature else 0, 1

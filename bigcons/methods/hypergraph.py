@@ -77,7 +77,7 @@ class GraphClusterer(ConsensusClusterer):
             weights = Weights.given(self.weights, ensemble.offsets)
             times = np.ones(ensemble.n_partitions) if weights is None else weights.partitions
             survey = take_survey(ensemble, engine, seed, 0, times)
-            parts, value = cut(survey.unlabeled, times)
+            parts, value = cut(np.asarray(survey.unlabeled), times)
             self._note_pass(value)
             self._publish(ensemble, parts, survey.unlabeled, out)
             return

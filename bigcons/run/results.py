@@ -21,7 +21,7 @@ from bigcons.disk.files import Place
 from bigcons.disk.places import DiskPlace, place_of, temporary_folder
 from bigcons.errors import CorruptStoreError, StoreLockedError
 from bigcons.io.sources import IN_MEMORY
-from bigcons.memory import Block
+from bigcons.memory import Block, RowSet
 from bigcons.progress import progress
 from bigcons.run.engine import Engine
 from bigcons.store.clusters import TRUST_ROW
@@ -80,8 +80,8 @@ class Results:
     """
 
     ensemble: Ensemble
-    unlabeled: np.ndarray
-    """Sorted indices of the objects without any label: they get label -1 and uniform memberships."""
+    unlabeled: RowSet
+    """The objects without any label: they get label -1 and uniform memberships."""
     n_clusters: int
     """The maximum number of clusters."""
     soft: bool
@@ -176,7 +176,7 @@ class Results:
         self.sizes, self.total = np.zeros(self.n_clusters, np.int64), None
 
         def task(block: Block) -> tuple[Use, Any]:
-            given, unlabeled = read(block), block.rows_of(without)
+            given, unlabeled = read(block), without.rows_of(block)
             found = given if isinstance(given, Found) else Found(given)
             rows = np.asarray(found.rows, np.float32) if soft else np.array(found.rows, np.int32)
             if soft:

@@ -21,6 +21,7 @@ from bigcons.memory import (
     WORKER_BYTES,
     Block,
     DataBudget,
+    RowSet,
     enough_for,
     format_size,
     parse_size,
@@ -159,8 +160,8 @@ def label_bytes(ensemble: Ensemble, n_rows: int) -> int:
 class Survey(NamedTuple):
     """Facts of an ensemble that solves start from."""
 
-    unlabeled: np.ndarray
-    """Indices of the objects without any label."""
+    unlabeled: RowSet
+    """The objects without any label."""
     sample: np.ndarray
     """(rows, M) labels, or memberships, of some objects, in order: see `Drawing`."""
     rows: np.ndarray
@@ -407,8 +408,8 @@ def take_survey(
         first = counted.argmax(axis=1)
         labeled = np.take_along_axis(counted, first[:, None], axis=1)[:, 0]
         firsts = np.bincount(first[labeled], minlength=counted.shape[1])
-        unlabeled = np.flatnonzero(~labeled) + block.start
-        return firsts, [unlabeled], linked(counted), drawing.of_block(block, labels)
+        unlabeled = [] if labeled.all() else [(block, np.packbits(~labeled))]
+        return firsts, unlabeled, linked(counted), drawing.of_block(block, labels)
 
     def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
         links = np.concatenate([np.equal.outer(np.unique(group), group) for group in (a[2], b[2])])
@@ -420,7 +421,7 @@ def take_survey(
         )
     sizes = np.bincount(group, firsts).astype(np.int64)  # of objects, by their first labels
     groups = np.sort(sizes[sizes > 0])[::-1]
-    survey = Survey(np.concatenate(unlabeled), *drawing.finish(drawn))
+    survey = Survey(RowSet(unlabeled), *drawing.finish(drawn))
     if survey.unlabeled.size == n:
         raise InvalidInputError(
             f"all {n} objects are unlabeled; at least one partition must label some of them."

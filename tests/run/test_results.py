@@ -18,7 +18,7 @@ from bigcons import METHODS, Consensus
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.errors import CorruptStoreError
-from bigcons.memory import row_blocks
+from bigcons.memory import RowSet, row_blocks
 from bigcons.run.engine import SerialEngine
 from bigcons.run.results import Found, Results, renumbered
 from bigcons.store.clusters import TRUST_ROW, arrow_table
@@ -43,6 +43,10 @@ def results_of(read, n_objects, n_clusters, unlabeled, engine=None):
             trust = trust_rows(part.argmax(axis=1), part.max(axis=1), seconds, part.min(axis=1), factor)
         return Found(part, trust, [block.index])
 
+    bits = [np.isin(np.arange(block.start, block.stop), unlabeled) for block in blocks]
+    unlabeled = RowSet(
+        (block, np.packbits(rows)) for block, rows in zip(blocks, bits, strict=True) if rows.any()
+    )
     return Results(
         *(ensemble, unlabeled, n_clusters, read.ndim == 2, found, engine or SerialEngine()),
         np.random.default_rng(n_objects).permutation(n_clusters) if read.ndim == 2 else np.arange(n_clusters),
