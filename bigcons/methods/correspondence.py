@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bigcons.errors import ConvergenceWarning, warn_user
-from bigcons.memory import Block
+from bigcons.memory import N_SAMPLED, Block
 from bigcons.methods import incidence
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.run.engine import Engine, local_engine, one_thread
@@ -55,7 +55,9 @@ class Correspondence(ConsensusClusterer):
         self._weights = Weights.given(self.weights, ensemble.offsets)
         incidence.check_overlaps_plan(self, ensemble, engine, columns=K, in_memory=out is None)
         overlaps = incidence.fold_overlaps(ensemble, engine)
-        survey = take_survey(ensemble, engine, seed, 0, self._partition_weights())
+        survey = take_survey(ensemble, engine, seed, N_SAMPLED, self._partition_weights())
+        # whether the largest clusters of one partition are small parts of the objects, and no start
+        self._is_fine = survey.undersamples(ensemble, K, incidence.FEWEST_LABELS)
         offsets, counted = ensemble.offsets, np.arange(ensemble.n_base_clusters)
         times = np.ones(int(offsets[-1])) if self._weights is None else self._weights.base_clusters
         is_counted = (times > 0) & (overlaps.diagonal() > 0)
@@ -77,7 +79,8 @@ class Correspondence(ConsensusClusterer):
             nearest = np.where(found.groups >= 0, found.groups, resemblance.argmax(axis=1))
         of_all, nearest_of_all = np.full((2, ensemble.n_base_clusters), -1)
         of_all[counted], nearest_of_all[counted] = found.groups, nearest
-        self._parts = {"_groups": of_all, "_nearest": nearest_of_all}
+        voting = nearest_of_all if self._is_fine else of_all  # one to one, few of many are matched: all vote
+        self._parts = {"_groups": voting, "_nearest": nearest_of_all}
         self._note_pass(found.objective)
         self.converged_: bool = found.is_settled
         if not found.is_settled:
@@ -124,7 +127,7 @@ class Alternating(Correspondence):
     max_iter: int = 100
 
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:
-        overlaps, similarity, offsets, times = base
+        (overlaps, similarity, offsets, times), K = base, self.n_clusters
         sizes = incidence.cluster_sizes(overlaps, offsets)
         # in multiples of a power of two, of which sums are exact in any order: they take 51 of the 53 bits
         rows = similarity * times[:, None]
@@ -132,13 +135,16 @@ class Alternating(Correspondence):
         rows = np.rint(rows / unit) * unit
 
         def start(u: int) -> Grouping:
-            groups = first_groups(similarity, offsets, sizes, u, self.n_clusters)
+            if self._is_fine:
+                groups = group_rows(spectral_rows(overlaps, times, K), K, self.n_init, seed, times)[0]
+            else:
+                groups = first_groups(similarity, offsets, sizes, u, K)
             return self._alternate(rows, offsets, groups, times)
 
         n_own = np.diff(offsets)
         draws = generator(seed, "correspondence.starts").random(len(n_own))
-        order = np.lexsort((draws, np.abs(n_own - self.n_clusters), n_own < self.n_clusters))
-        starts = order[: self.n_init]
+        order = np.lexsort((draws, np.abs(n_own - K), n_own < K))
+        starts = order[: 1 if self._is_fine else self.n_init]
         with closing(local_engine(engine).map(start, starts.tolist())) as found:
             return best_start(found, lambda grouping: grouping.objective, lower_is_better=False)
 
@@ -188,7 +194,8 @@ class CCC(Alternating):
         Maximum number of sweeps over the partitions in a start.
     n_init : int, default=10
         Number of starts, each from the clusters of one partition: those of ``n_clusters`` clusters first,
-        then of more, then of fewer, in random order. The best objective is kept.
+        then of more, then of fewer, in random order. The best objective is kept. Ensembles of many small base
+        clusters start once, from the groups of `CCSVD`, by as many starts of k-means.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts in the votes and in the mean similarities; 0 leaves it
         out. None: all count the same.
@@ -209,7 +216,8 @@ class CCC(Alternating):
     memberships_ : (n_objects, n_clusters) float32, votes divided by their number
     meta_clusters_ : (n_base_clusters,) int64
         The meta-cluster of every base cluster; -1 for those unmatched because their partition has more than
-        ``n_clusters``. These vote, for the most similar meta-cluster, only for objects without other votes.
+        ``n_clusters``. These vote, for the most similar meta-cluster, only for objects without other votes;
+        of many small base clusters, for all.
         -1 also at weight 0 or, of soft clusterings, without any memberships.
     objective_ : sum over base clusters of their mean similarity to those of other partitions in their
         meta-cluster
@@ -220,9 +228,10 @@ class CCC(Alternating):
     Notes
     -----
     A reconstruction from the paper's abstract. Partitions are matched in turn by the Hungarian method, each
-    against the latest groups of the others. A missing label is in no base cluster and casts no vote. Of soft
-    clusterings, the vectors of base clusters and the votes are memberships. Three passes; O(n M^2 + n M K)
-    time, O(B K) a sweep and O(B) for each base cluster that moves, of B; O(B^2) memory.
+    against the latest groups of the others. Of partitions of hundreds of clusters few are matched; where they
+    have only some objects each, `CCU` and `CCSVD` serve. A missing label is in no base cluster and casts no
+    vote. Of soft clusterings, the vectors of base clusters and the votes are memberships. Three passes; O(n
+    M^2 + n M K) time, O(B K) a sweep and O(B) for each base cluster that moves, of B; O(B^2) memory.
 
     References
     ----------
@@ -349,12 +358,7 @@ class CCSVD(Correspondence):
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:  # noqa: ARG002
         overlaps, similarity, offsets, times = base
         check_choice("grouping", self.grouping, ("kmeans", "argmax"))
-        if (times != 1.0).any():
-            root = np.sqrt(times)
-            overlaps = overlaps * root
-            overlaps *= root[:, None]
-        values, vectors = leading_eigenvectors(overlaps, self.n_clusters)
-        rows = vectors * np.sqrt(values)
+        rows = spectral_rows(overlaps, times, self.n_clusters)
         objectives: list[float] = []
         if self.grouping == "argmax":
             groups = np.abs(rows).argmax(axis=1)
@@ -373,6 +377,16 @@ class Grouping(NamedTuple):
     objective: float
     is_settled: bool = True
     """Whether another sweep changes nothing."""
+
+
+def spectral_rows(overlaps: np.ndarray, times: np.ndarray, n_columns: int) -> np.ndarray:
+    """Return the rows (B, columns) of ``V S`` of the incidence matrix, of base clusters by weight."""
+    if (times != 1.0).any():
+        root = np.sqrt(times)
+        overlaps = overlaps * root
+        overlaps *= root[:, None]
+    values, vectors = leading_eigenvectors(overlaps, n_columns)
+    return np.asarray(vectors * np.sqrt(values))
 
 
 def first_groups(

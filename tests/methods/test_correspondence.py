@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given
 
 from bigcons import Ensemble
+from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning
 from bigcons.methods.correspondence import CCC, CCSVD, CCU
 from bigcons.metrics import adjusted_rand
@@ -66,6 +67,21 @@ def test_ccc__lets_clusters_left_over_vote_where_nobody_else_does():
     assert model.labels_[6] == model.labels_[3]
     assert model.labels_[5] == model.labels_[3]
     np.testing.assert_array_equal(model.memberships_[5].max(), 1.0)  # two votes, none from the one left over
+
+
+@pytest.mark.parametrize(
+    ("method", "n_clusters", "n_starts"),  # of partitions of 4 classes
+    [(CCC, 10, 10), (CCC, 100, 1), (CCU, 10, 10), (CCU, 100, 1), (CCU, 400, 1)],
+)
+def test_alternation__starts_once_of_many_small_base_clusters(method, n_clusters, n_starts):
+    ensemble, classes = planted_ensemble(
+        4_000, 20, shares=[0.25] * 4, n_clusters=(n_clusters, n_clusters), missing=0.2, random_state=0
+    )
+    model = method(4, random_state=0).fit(ensemble)
+    assert len(model.start_objectives_) == n_starts
+    assert adjusted_rand(classes, model.labels_) > 0.85
+    few = method(4, random_state=0).fit(ensemble.read(0, 1_000))
+    assert len(few.start_objectives_) == 10  # whose base clusters the sample shows
 
 
 def test_ccsvd__groups_by_the_right_singular_vectors():
