@@ -19,7 +19,7 @@ import pytest
 import bigcons as bc
 
 PACKAGE = Path(bc.__file__).parent
-CEILINGS = {"lines": 20_637, "functions": 1_661, "classes": 213, "numbers": 75, "files": 99}
+CEILINGS = {"lines": 20_641, "functions": 1_661, "classes": 213, "numbers": 75, "files": 99}
 WALKS = {"array": (177, 27, 11), "store": (302, 35, 17), "features": (102, 15, 12)}
 """Functions, files and depth of each call, kernels left out."""
 
