@@ -204,7 +204,7 @@ def dissenting(sample: np.ndarray) -> np.ndarray:
     others = np.unique(np.linspace(0, M - 1, min(M, 17)).astype(np.int64))
     agreement = np.full((M, others.size), np.nan)
     for at, v in enumerate(others):
-        n_cells = (sizes - 1) * (sizes[v] - 1)
+        n_cells = np.maximum(sizes - 1, 0) * max(sizes[v] - 1, 0)
         compared = np.flatnonzero((n_cells > 0) & (n_cells <= len(rows)) & (np.arange(M) != v))
         if not compared.size:
             continue

@@ -7,6 +7,7 @@ import pytest
 
 from bigcons import METHODS, PCC, ConsensusTree, consensus
 from bigcons.datasets import planted_ensemble
+from bigcons.disk.schema import MISSING
 from bigcons.errors import (
     ConsensusWarning,
     ConvergenceWarning,
@@ -128,3 +129,10 @@ def test_dissenting__names_random_partitions_and_no_others(missing):
     labels[:, 5:9] = np.random.default_rng(0).integers(5, size=(1500, 4))
     assert set(dissenting(labels)) <= {5, 6, 7, 8}
     assert missing > 0.5 or dissenting(labels).tolist() == [5, 6, 7, 8]
+
+
+def test_dissenting__takes_partitions_without_labels_in_the_sample():
+    labels = np.random.default_rng(0).integers(0, 4, (60, 1)).repeat(8, axis=1)
+    labels[:, 2:4] = MISSING
+    assert dissenting(labels).tolist() == []
+    assert dissenting(np.full((60, 3), MISSING)).tolist() == []
