@@ -308,8 +308,8 @@ class Drawing:
     each partition objects have other numbers, so the more partitions have an object in small base clusters,
     the more certainly it is in the sample: a cluster that a uniform sample has no object of, and all
     partitions show, is seen. In clustering that is known as sampling by sensitivity (Feldman and Langberg
-    2011), and the least of random numbers as bottom-k (Cohen and Kaplan 2007). All other objects are drawn
-    uniformly. What is drawn does not depend on the blocks.
+    2011), and the least of random numbers as bottom-k (Cohen and Kaplan 2007). Others are drawn uniformly
+    until there are ``n_rows``. What is drawn does not depend on the blocks.
     """
 
     def __init__(
@@ -335,7 +335,8 @@ class Drawing:
         self._partitions = counted[: M if n_each else 0]
         self._starts = np.concatenate([[0], np.cumsum(widths[self._partitions])])
         self._shape = int(self._starts[-1]), n_each + 1
-        self._chosen = draw_rows(n, n_rows - n_each * self._shape[0], seed, stream)
+        self._chosen, self._n_rows = draw_rows(n, n_rows, seed, stream), n_rows
+        self._turns = generator(seed, f"{stream}.turns").permutation(self._chosen.size)
         numbers = generator(seed, f"{stream}.keys").integers(1 << 64, size=M + 1, dtype=np.uint64)
         self._key, self._factors = numbers[0], numbers[1:][self._partitions] | np.uint64(1)
 
@@ -363,8 +364,18 @@ class Drawing:
 
         An object counts by the reciprocal of the chance to be in the sample, given the numbers of others.
         """
-        rows, labels = drawn.rows, np.ascontiguousarray(drawn.labels)
-        is_uniform, n_drawn = np.isin(rows, self._chosen), self._chosen.size
+        rows, turns = drawn.rows, np.full(drawn.rows.size, self._chosen.size)
+        turns[np.isin(rows, self._chosen)] = self._turns
+        is_rare = np.isin(rows, drawn.least[:, :-1])
+        left = np.sort(turns[~is_rare])  # as many of these are drawn as make the sample full
+        n_drawn = np.append(left, self._chosen.size)[min(self._n_rows - np.count_nonzero(is_rare), left.size)]
+        is_uniform = turns < n_drawn
+        is_kept = is_rare | is_uniform
+        rows, labels, is_uniform = (
+            rows[is_kept],
+            np.ascontiguousarray(drawn.labels[is_kept]),
+            is_uniform[is_kept],
+        )
         if not self._partitions.size:
             return labels, rows, np.ones(rows.size), is_uniform
         least = np.append(np.minimum(drawn.keys[:, -1] * 2.0**-53, 1.0), 0.0)
