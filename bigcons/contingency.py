@@ -296,17 +296,13 @@ SYMMETRIC: dict[str, Criterion] = {
 
 def joined_pairs(tables: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return how many pairs both clusterings join, the rows join, the columns join, and there are."""
+    cells = tables if isinstance(tables, np.ndarray) else tables.data[None]  # of a csr_array those above 0
     return (
-        pairs_of(counts_in(tables)).sum(axis=(-2, -1)),
+        pairs_of(cells).sum(axis=(-2, -1)),
         pairs_of(tables.sum(axis=-1)).sum(axis=-1),
         pairs_of(tables.sum(axis=-2)).sum(axis=-1),
         pairs_of(tables.sum(axis=(-2, -1))),
     )
-
-
-def counts_in(tables: Any) -> np.ndarray:
-    """Return the counts of tables (..., ka, kb); of a csr_array those above zero, (1, cells)."""
-    return tables if isinstance(tables, np.ndarray) else np.asarray(tables.data[None])
 
 
 def pairs_of(n_objects: Any) -> np.ndarray:
@@ -322,13 +318,14 @@ def entropies(tables: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     from scipy.special import entr
 
+    cells = tables if isinstance(tables, np.ndarray) else tables.data[None]
     total = np.asarray(tables.sum(axis=(-2, -1)))
     n = np.where(total > 0, total, 1)
     in_rows, in_columns = tables.sum(axis=-1), tables.sum(axis=-2)
     return (
         entr(in_rows / n[..., None]).sum(axis=-1),
         entr(in_columns / n[..., None]).sum(axis=-1),
-        entr(counts_in(tables) / n[..., None, None]).sum(axis=(-2, -1)),
+        entr(cells / n[..., None, None]).sum(axis=(-2, -1)),
     )
 
 

@@ -363,8 +363,9 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
     """Warn of columns that may be votes or ids, or are of one cluster, and of rows that may be no objects.
 
     Negative numbers may be votes if partitions with missing labels have one number besides. Ids differ in
-    each of 200 objects or more; they are none if all columns are so. The first or the last row may be types,
-    units or totals if it has labels of its own in all partitions: see ``codes`` (rows, M) of the first rows.
+    each of 200 objects or more; they are none if all columns are so. The first or the last row of text may be
+    types, units or totals if it has labels of its own in all partitions: ``codes`` (rows, M) of the first
+    rows tell.
     """
     gaps = [e for e in encodings if e.n_labeled < n_objects and e.rule == DEFAULT_RULE]
     votes = [e for e in gaps if e.values.dtype != object]
@@ -382,9 +383,9 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
             "MCLA; leave it out with drop= (--drop).",
             SuspiciousLabelsWarning,
         )
-    for at, which in ((0, "first"), (-1, "last")):
-        is_own = (codes[at] >= 0).all() and ((codes == codes[at]).sum(axis=0) == 1).all()
-        if is_own and len(codes) >= 20 and len(encodings) > 1:
+    are_words = len(encodings) > 1 and all(e.values.dtype == object for e in encodings)
+    for at, which in ((0, "first"), (-1, "last")) if are_words and n_objects >= 20 else ():
+        if (codes[at] >= 0).all() and ((codes == codes[at]).sum(axis=0) == 1).all():
             words = shown([str(e.values[code]) for e, code in zip(encodings, codes[at], strict=True)])
             warn_user(
                 f"the {which} row has labels that no other has in any partition ({words}); leave it out if "
