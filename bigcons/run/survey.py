@@ -368,14 +368,11 @@ class Drawing:
         turns[np.isin(rows, self._chosen)] = self._turns
         is_rare = np.isin(rows, drawn.least[:, :-1])
         left = np.sort(turns[~is_rare])  # as many of these are drawn as make the sample full
-        n_drawn = np.append(left, self._chosen.size)[min(self._n_rows - np.count_nonzero(is_rare), left.size)]
+        n_drawn = np.append(left, self._chosen.size)[min(self._n_rows - int(is_rare.sum()), left.size)]
         is_uniform = turns < n_drawn
         is_kept = is_rare | is_uniform
-        rows, labels, is_uniform = (
-            rows[is_kept],
-            np.ascontiguousarray(drawn.labels[is_kept]),
-            is_uniform[is_kept],
-        )
+        rows, is_uniform = rows[is_kept], is_uniform[is_kept]
+        labels = np.ascontiguousarray(drawn.labels[is_kept])
         if not self._partitions.size:
             return labels, rows, np.ones(rows.size), is_uniform
         least = np.append(np.minimum(drawn.keys[:, -1] * 2.0**-53, 1.0), 0.0)
