@@ -569,10 +569,12 @@ def matching(place: Place) -> list[File]:
 
 def _files_in(folder: File) -> list[File]:
     """Return the files of a folder that have a table, of Parquet or of text; raises for both."""
-    files = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    files = [*folder.iterdir()]
+    names = {path.name for path in files}
+    files = [path for path in files if not path.name.startswith(".")]
     parquet, text = ([p for p in files if p.name.lower().endswith(ends)] for ends in (PARQUET, _CSV))
     for log, kind in (("_delta_log", "Delta Lake"), (".hoodie", "Hudi"), ("metadata", "Iceberg")):
-        if (folder / log).is_dir() and (log != "metadata" or not (parquet or text)):
+        if log in names and (log != "metadata" or not (parquet or text)):
             raise InvalidInputError(
                 f"{folder} is a table of {kind}, in which not all files count; pass the data frame that its "
                 "own library reads."

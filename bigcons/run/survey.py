@@ -365,7 +365,7 @@ class Drawing:
         An object counts by the reciprocal of the chance to be in the sample, given the numbers of others.
         """
         rows, turns = drawn.rows, np.full(drawn.rows.size, self._chosen.size)
-        turns[np.isin(rows, self._chosen)] = self._turns
+        turns[np.isin(rows, self._chosen)] = self._turns[np.isin(self._chosen, rows)]
         is_rare = np.isin(rows, drawn.least[:, :-1])
         left = np.sort(turns[~is_rare])  # as many of these are drawn as make the sample full
         n_drawn = np.append(left, self._chosen.size)[min(self._n_rows - int(is_rare.sum()), left.size)]
