@@ -46,6 +46,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
+from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # of scripts, only their own folder is searched
 from benchmarks import system_calls
@@ -556,6 +557,7 @@ def measure(
 
 
 def main() -> None:
+    tqdm.monitor_interval = 0  # its thread may hold a lock while this process is forked
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
     parser.add_argument("--alterations", type=int, default=420)
