@@ -23,9 +23,6 @@ TABLE_SIZE = 1 << 16
 
 MIN_CHUNK_ROWS = 1_024
 
-LEAST_SIGN = -9
-"""Negative numbers from here on usually mean that a label is missing, and why."""
-
 
 class Encoding:
     """The dense codes of one partition: ``values[c]``, int64 or text, is the label with code ``c``.
@@ -68,8 +65,9 @@ class Encoding:
         """Learn the labels in a batch of the column; raise InvalidInputError for invalid ones."""
         column = raw if isinstance(raw, tuple) else plain_column(raw, self.name, self.rule)
         if isinstance(column, tuple):
-            if self.rule.numbers is None and column[0].min(initial=0) < LEAST_SIGN and len(self._unusual) < 2:
-                self._unusual |= _unusual_of(np.unique(column[0]).tolist())
+            low = column[0][column[0] < -9]  # the others have one digit
+            if low.size and self.rule.numbers is None and len(self._unusual) < 2:
+                self._unusual |= _unusual_of(np.unique(low).tolist())
             values, n_labeled = distinct(*column)
             self.n_labeled += n_labeled
             self._numbers = np.union1d(self._numbers, values) if len(self._numbers) else values
@@ -166,8 +164,8 @@ class Encoding:
 
 
 def _unusual_of(numbers: Iterable[float]) -> set[int]:
-    """Return the numbers below `LEAST_SIGN` that are no single digit repeated, as -99 is."""
-    return {int(number) for number in numbers if number < LEAST_SIGN and len(set(str(int(-number)))) > 1}
+    """Return the negative numbers with different digits, such as -12, which -9 and -99 have not."""
+    return {int(number) for number in numbers if number < 0 and len(set(str(int(-number)))) > 1}
 
 
 def distinct(numbers: np.ndarray, are_labels: np.ndarray) -> tuple[np.ndarray, int]:

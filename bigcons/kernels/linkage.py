@@ -166,9 +166,9 @@ def chain_sparse_merges(starts, others, values, sizes, first, second, heights):
     """Fill the ``n - 1`` merges of average linkage of similarities, most of which are 0; as `chain_merges`.
 
     Point i is similar to the points ``others`` from ``starts[i]`` to before ``starts[i + 1]``, with summed
-    similarities ``values`` of their objects, both overwritten; of i itself they count for nothing. Clusters
-    keep lists of the points to which theirs are similar: one list is appended to another at a merge, and the
-    entries of what is one cluster by then are added up when the list is next read.
+    similarities ``values`` > 0 of their objects, both overwritten; of i itself they count for nothing.
+    Clusters keep lists of the points to which theirs are similar: one list is appended to another at a merge,
+    and the entries of what is one cluster by then are added up when the list is next read.
     """
     n = sizes.shape[0]
     parent, ends = np.arange(n), empty(n, np.int64)

@@ -317,14 +317,13 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             self._judge_structure(found)
             return found.choice if self.n_clusters > 1 else None
         if self.n_clusters > 1:
-            few = "have too few labels for each of so many base clusters"
-            few = (
-                few if sample is None else f"are fewer than {least} for each of {self.n_clusters:,} clusters"
-            )
+            why, remedy = f"are fewer than {least} for each of {self.n_clusters:,} clusters", ""
+            if sample is None:
+                why = "have too few labels for each of so many base clusters"
+                remedy = " Partitions into fewer clusters show it."
             warn_user(
                 f"whether the labels have cluster structure is not known: the {len(rows):,} sampled objects "
-                f"{few}, and confidence does not count whether clusters are real."
-                f"{' Partitions into fewer clusters show it.' if sample is None else ''}"
+                f"{why}, and confidence does not count whether clusters are real.{remedy}"
                 f"{self._features_in_words()}",
                 errors.NoStructureWarning,
             )

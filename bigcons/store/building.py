@@ -57,13 +57,10 @@ from bigcons.io.labels import (
 from bigcons.io.sources import Rows, Source, as_table, columns_of, open_source
 from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks, rows_within
 from bigcons.progress import Progress, progress
-from bigcons.store.ensemble_store import KIND, Categories, Content, Header, write_ensemble
+from bigcons.store.ensemble_store import GIVEN_TOLERANCE, KIND, Categories, Content, Header, write_ensemble
 from bigcons.store.generator import Generator
 from bigcons.store.pair_rows import MAX_OBJECTS, MAX_SEEN, OBJECT_BYTES, PAIR_BYTES, Edges
 from bigcons.validation import check_int
-
-GIVEN_TOLERANCE = 0.01
-"""How far from 1 the memberships of an object may sum: they may be rounded to few decimals."""
 
 # Stores
 

@@ -31,8 +31,9 @@ from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.store import Store, consistent, write_files, write_ids
 
 KIND = "ensemble"
-SUM_TOLERANCE = 1e-3
-"""How far from 1 memberships of an object in a partition may sum."""
+SUM_TOLERANCE, GIVEN_TOLERANCE = 1e-3, 1e-2
+"""How far from 1 memberships of an object in a partition may sum: in a store, and as an ensemble is made of
+them, when they may be rounded to few decimals."""
 
 _TOGETHER = 16
 """Columns of a Parquet file that a thread decodes at a time."""
