@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice, takewhile
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -132,13 +132,12 @@ class DaskEngine:
         step = current_step() or "the call"
         words = ["bigcons", *re.findall(r"[a-z]+|[0-9]+", step.lower())]
         run = "-".join([*words, uuid.uuid4().hex])  # dashboards group tasks by how their keys begin
-        function: Any = cloudpickle.dumps(task)
-        # A task function sent with every item costs 6 ms per MB and item. Shared by the workers it costs
-        # nothing, but Dask crowds the first blocks on the worker that has it: short folds take up to twice as
-        # long on 8 workers. It is a task like the others, not scattered data, so that it is computed again if
-        # its worker is lost.
-        if len(function) > 2_000_000:
-            (function,) = self._submit("the task function", [f"{run}-function"], _loaded, [function])
+        # Each worker loads a copy of its own, which the tasks of every n-th item take: a function sent with
+        # each item costs 6 ms per MB, and the scheduler keeps the last thousand messages to each worker.
+        # Copies are computed, not scattered, so that one is computed again if its worker is lost.
+        n_copies = max(1, len(self.workers))
+        keys = [f"{run}-function-{number}" for number in range(n_copies)]
+        copies = self._submit("the task function", keys, _load, [cloudpickle.dumps(task)] * n_copies)
         numbered, window, n_done = enumerate(items), deque[Any](), 0
         try:
             while True:
@@ -149,7 +148,8 @@ class DaskEngine:
                     keys = [f"{run}-{position}" for position, _ in new]
                     # Dask would search items passed as an argument for futures
                     calls = [partial(run_task, item) for _, item in new]
-                    window.extend(self._submit(step, keys, operator.call, calls, [function] * len(new)))
+                    taken = [copies[position % n_copies] for position, _ in new]
+                    window.extend(self._submit(step, keys, operator.call, calls, taken))
                 if not window:
                     break
                 for outcome in self._wait(f"task {n_done} of {step}", list(window)):
@@ -170,10 +170,8 @@ class DaskEngine:
                     yield result
             self.refresh()
         finally:  # the scheduler drops released tasks; the last first, or it would start in their place
-            for future in reversed(window):
+            for future in [*reversed(window), *copies]:
                 future.release()
-            if isinstance(function, distributed.Future):
-                function.release()
 
     def _submit(
         self, what: str, keys: list[str], function: Callable[..., Any], *arguments: list[Any]
@@ -358,14 +356,16 @@ def is_within_task() -> bool:
 # Code that runs on the workers
 
 
-def run_task(item: Item, task: bytes | Callable[[Item], Result]) -> tuple[Result | None, BigconsError | None]:
-    """Return what a task function, pickled or not, returns for the item, or an error that would recur.
+def run_task(item: Item, function: Any) -> tuple[Any, BigconsError | None]:
+    """Return what a loaded task function returns for the item, or an error that would recur.
 
-    Were that raised, Dask would retry the task.
+    ``function`` is what `_load` returned. Were the error raised, Dask would retry the task.
     """
+    task, error = function
+    if error is not None:
+        return None, error
     try:
-        function = _loaded(task) if isinstance(task, bytes) else task
-        return function(item), None
+        return task(item), None
     except errors.StoreNotFoundError as error:
         raise errors.StoreNotFoundError(
             f"on Dask worker {distributed.get_worker().address}, {error} Workers must find a store at the "
@@ -377,7 +377,6 @@ def run_task(item: Item, task: bytes | Callable[[Item], Result]) -> tuple[Result
         return None, error
 
 
-@lru_cache(maxsize=1)  # so that a worker opens its stores once for all blocks
-def _loaded(content: bytes) -> Any:
-    """Unpickle a task function."""
-    return cloudpickle.loads(content)
+def _load(content: bytes) -> tuple[Any, BigconsError | None]:
+    """Unpickle a task function, which opens its stores once for all items of this copy."""
+    return run_task(content, (cloudpickle.loads, None))

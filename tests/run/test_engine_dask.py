@@ -133,7 +133,8 @@ def test_map__keeps_a_bounded_number_in_flight(client):
         most_known = max(most_known, known)
         most_ahead = max(most_ahead, drawn - collected)
     assert most_ahead <= bound
-    assert 1 < most_known <= bound + 1  # the one being collected may not be forgotten yet
+    # the one being collected may not be forgotten yet, and each worker has a copy of the function
+    assert 1 < most_known <= bound + 1 + len(engine.workers)
 
 
 def test_map__sends_a_large_task_function_to_each_worker_once(client, tmp_path):
