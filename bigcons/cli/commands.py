@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from shlex import join, quote
 from typing import Any
@@ -140,7 +140,7 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     if needed := {name for name, p in parameters.items() if p.default is p.empty} - given.keys():
         raise click.UsageError(f"Scheme {scheme!r} needs {', '.join(map(cli.option_name, sorted(needed)))}.")
     with cli.telling_finished(out, "call", overwrite):
-        data = _open_features(paths, reading)
+        data = _open_features(paths, reading, out)
         ensemble = function(data, **given, **options, out=out, overwrite=overwrite)
     emit(ensemble.info())
 
@@ -151,10 +151,15 @@ def _selected(paths: Sequence[str], reading: dict[str, Any], *names: str) -> Any
     return bc.select(paths[0] if len(paths) == 1 else list(paths), **chosen)
 
 
-def _open_features(paths: Sequence[str], reading: dict[str, Any]) -> Any:
-    """Open the features, and say on standard error how those with names are encoded."""
-    from bigcons.io.features import open_features
+def _open_features(paths: Sequence[str], reading: dict[str, Any], out: str) -> Any:
+    """Open the features, and say on standard error how those with names are encoded.
 
+    Refuses an output ``out`` among them.
+    """
+    from bigcons.io.features import open_features
+    from bigcons.io.sources import refuse_inputs
+
+    refuse_inputs(out, *paths)
     chosen = {name: reading[name] for name in CHOSEN}
     data = open_features(_selected(paths, reading), **chosen)
     if data.encoding.is_named:
@@ -197,7 +202,7 @@ def run(
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     reading = cli.taken(options, (*CHOSEN, *READING))
     model = bc.METHODS[method](_n_clusters_of(method, n_clusters), **options)
-    data = _open_features(features, reading)
+    data = _open_features(features, reading, ensemble_path)
     is_made = not overwrite and is_store(ensemble_path)
     if overwrite or not is_store(consensus_path):
         drawn = drawn_clusters(data.n_objects, n_partitions, options["random_state"])
@@ -607,9 +612,11 @@ def report(consensus: str, out: str, features: str | None, overwrite: bool, **op
     and dates, and frequent values of text, unless it names objects.
     """
     from bigcons.disk.commit import refuse_existing_file
+    from bigcons.io.sources import refuse_inputs
     from bigcons.report import Report
 
     refuse_existing_file(out, overwrite)
+    refuse_inputs(out, features, options["ensemble"])
     reading = cli.taken(options, ("columns", "drop", *READING))
     if features is None and (given := [name for name, value in reading.items() if value is not None]):
         raise click.UsageError(f"{cli.option_name(given[0])} has no effect without --features; give both.")
@@ -645,9 +652,9 @@ def plot(consensus: str, out: str, overwrite: bool, **options: Any) -> None:
     paths = {name: folder / f"{name}.png" for name in figures}
     for path in paths.values():
         refuse_existing_file(path, overwrite)
-    for name, figure in figures.items():
-        with new_file(paths[name], overwrite=overwrite) as file:
-            figure.savefig(file, format="png")
+    with ExitStack() as files:  # which appear together
+        for name, figure in figures.items():
+            figure.savefig(files.enter_context(new_file(paths[name], overwrite=overwrite)), format="png")
     written = [str(path) for path in paths.values()]
     emit({"figures": written}, "\n".join(written))
 

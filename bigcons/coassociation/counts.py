@@ -28,6 +28,7 @@ import numpy as np
 from bigcons.disk.checkpoint import differences
 from bigcons.disk.commit import provenance_at, refuse_existing, refuse_other
 from bigcons.errors import InvalidInputError
+from bigcons.io.sources import refuse_inputs
 from bigcons.memory import TILE_ROWS, Block, DataBudget, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
@@ -268,6 +269,7 @@ def sample(
     >>> pairs.n_objects
     500
     """
+    refuse_inputs(out, x)
     ensemble = as_ensemble(x)
     n, seed, budget = ensemble.n_objects, resolve_seed(random_state), parse_size(memory)
     asked = {"share": share, "per_object": per_object, "n_pairs": n_pairs}

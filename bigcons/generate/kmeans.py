@@ -28,6 +28,7 @@ from bigcons.generate.training import ClusterCount, Scheme
 from bigcons.io.columns import Column, Columns
 from bigcons.io.features import Features, open_features
 from bigcons.io.labels import default_chunk_rows, label_dtype
+from bigcons.io.sources import refuse_inputs
 from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget
 from bigcons.run.engine import Engine, beside_processes, open_engine
 from bigcons.run.passes import open_workspace
@@ -410,6 +411,7 @@ def make_partitions(
     from sklearn import __version__ as sklearn_version
 
     finished, seed = None, resolve_seed(random_state)
+    refuse_inputs(out, features)
     if out is not None:
         if not overwrite and stored_kind(out) == "ensemble":
             finished = Ensemble.open(out)

@@ -15,7 +15,6 @@ but for the shared scale and the height of that column.
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +26,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bigcons.disk.commit import is_store
 from bigcons.errors import InvalidInputError, first_line, shown
 from bigcons.io.columns import MISSING_WORDS, Column, Columns, Ids, given_for, loose_number, select
 from bigcons.io.labels import rechunk
@@ -392,8 +390,6 @@ def open_features(
     """
     if isinstance(source, Features):
         return source
-    if isinstance(source, (str, os.PathLike)) and is_store(source):
-        raise InvalidInputError(f"{source} is a store of bigcons; pass the features of its objects.")
     chosen = select(source, id=id, columns=columns, drop=drop)
     plain = {name: str(v.tolist() if hasattr(v, "tolist") else v) for name, v in given_for(chosen).items()}
     return Features(open_source(chosen, "features"), options=plain)

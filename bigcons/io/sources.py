@@ -17,13 +17,13 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +31,7 @@ import numpy as np
 from bigcons import errors
 from bigcons.disk.arrays import METADATA, ZarrArray
 from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet
-from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, open_file
+from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, decoding, open_file
 from bigcons.disk.places import DiskPlace, place_of
 from bigcons.errors import InvalidInputError, first_line
 from bigcons.io.columns import (
@@ -507,6 +507,8 @@ def open_path(source: StorePath | File, role: str, how: Selection) -> Source:
     """Return the source of the file, folder, pattern or Zarr array at a path or URL."""
     place, path = place_of(source), file_of(source)
     name = path.name.lower()
+    if is_store(place):
+        raise InvalidInputError(f"{place} is a store of bigcons, no table of {role}; pass tables without it.")
     if (place / METADATA).is_file():
         return array_source(ZarrArray(place), str(place))
     refuse_missing(place)
@@ -555,6 +557,44 @@ def refuse_missing(path: StorePath | Place) -> None:
     place = place_of(path)
     if not place.exists() and not glob.has_magic(str(place)):
         raise errors.StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
+
+
+def refuse_inputs(out: Any, *inputs: Any) -> None:
+    """Raise InvalidInputError for an output that is, contains or lies within an input, also through links.
+
+    An input is what `open_source` takes, or a store; an output lies within a pattern that matches it. What is
+    no path, such as a stream or data in memory, is neither.
+    """
+    if not isinstance(out, (str, os.PathLike)):
+        return
+    target = _resolved(out)
+    for x in map(source_of, inputs):
+        held = x.path if hasattr(x, "id_column") else x
+        if isinstance(held, (list, tuple, Mapping)):
+            parts = held.values() if isinstance(held, Mapping) else held
+            refuse_inputs(out, *(part for part in parts if not isinstance(part, (list, tuple))))
+        if not isinstance(held, (str, os.PathLike)):
+            continue
+        source, how = _resolved(held), ""
+        pattern = str(source)
+        is_matched = any(path.match(pattern) for path in (target, *target.parents))
+        if "**" in source.parts:
+            is_matched = fnmatchcase(str(target), pattern.replace("**/", "*"))
+        if source.is_relative_to(target):
+            how = "is" if source == target else "contains"
+        elif target.is_relative_to(source) or is_matched:
+            how = "lies within"
+        if how:
+            raise InvalidInputError(
+                f"the output {out} {how} the input {held}, which it would change; choose another path.",
+                parameter="out",
+            )
+
+
+def _resolved(path: StorePath) -> PurePath:
+    """Return where a path or URL leads, through links."""
+    place = place_of(path)
+    return place.path.resolve() if isinstance(place, DiskPlace) else PurePosixPath(str(place))
 
 
 def matching(place: Place) -> list[File]:
@@ -772,19 +812,17 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
 @contextmanager
 def reading(where: object, kind: str) -> Iterator[None]:
     """Raise DamagedFileError, with the path before the reason, for a file that is not of its kind."""
-    try:
-        yield
-    except (PermissionError, errors.BigconsError):
-        raise
-    except Exception as error:  # parsers meet what was made to harm with errors of many types
+
+    def broken(reason: str) -> Exception:
         remedy = "write it again"
-        if "conversion error" in str(error):
+        if "conversion error" in reason:
             remedy = "name in missing= of bigcons.select (--missing) what stands for no value, else fix it"
-        elif "UTF8" in str(error) or isinstance(error, UnicodeDecodeError):
+        elif "UTF8" in reason or "codec can't decode" in reason:
             remedy = "write it in UTF-8, as iconv -t UTF-8 does"
-        raise errors.DamagedFileError(
-            f"{where} cannot be read as {kind} ({first_line(error)}); {remedy}.", path=where
-        ) from None
+        return errors.DamagedFileError(f"{where} cannot be read as {kind} ({reason}); {remedy}.", path=where)
+
+    with decoding(broken):
+        yield
 
 
 def _content_of(path: File) -> Any:

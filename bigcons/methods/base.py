@@ -28,7 +28,7 @@ from bigcons.disk.commit import is_store, refuse_existing, refuse_other
 from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError, warn_user
 from bigcons.io.columns import Column, Columns, Ids, select
-from bigcons.io.sources import is_parquet, origin
+from bigcons.io.sources import is_parquet, origin, refuse_inputs
 from bigcons.memory import Block, RowSet
 from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_task, placed_by_features
 from bigcons.metrics import average_criterion
@@ -165,6 +165,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         path = out if out is not None else self.out
         check_flag("overwrite", overwrite)
         resume = check_flag("resume", self.resume) and not overwrite
+        refuse_inputs(path, x, getattr(self, "pairs", None))
         finished = runs.finished_run(path) if path is not None and resume else None
         if path is not None and finished is None:
             refuse_existing(path, overwrite, "consensus")
@@ -615,6 +616,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         With ``out``, the result also goes to a Consensus store there, block by block.
         """
         check_is_fitted(self)
+        refuse_inputs(out, x)
         ensemble = self._labels_of(x, with_ids=out is not None)
         if out is None:
             return np.concatenate(list(self._placed(ensemble, lambda _, labels, __: labels)))

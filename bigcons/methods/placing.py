@@ -13,6 +13,7 @@ from bigcons.disk.files import StorePath
 from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, SuspiciousLabelsWarning, warn_user
 from bigcons.io.columns import Ids
 from bigcons.io.labels import are_labeled, label_dtype
+from bigcons.io.sources import refuse_inputs
 from bigcons.run.engine import Engine, open_engine
 from bigcons.run.results import renumbered
 from bigcons.store.consensus import Consensus
@@ -271,6 +272,7 @@ def place_file(
         raise InvalidInputError(
             f"{type(model).__name__} has no memberships; leave out memberships=True (--memberships)."
         )
+    refuse_inputs(out, features)
     sizes, total, n_far = np.zeros(model._n_columns, np.int64), 0.0, 0
 
     def columns_of_blocks() -> Iterator[dict[str, Any]]:

@@ -19,7 +19,15 @@ from bigcons.disk.files import StorePath
 from bigcons.disk.places import place_of
 from bigcons.io.columns import INDEX, Column, Columns, Ids, Selection, select
 from bigcons.io.labels import check_chunk_rows, names_of_rows, observed, refuse_other_rows
-from bigcons.io.sources import Source, as_table, describe, ensemble_source, open_source, provenance_of_files
+from bigcons.io.sources import (
+    Source,
+    as_table,
+    describe,
+    ensemble_source,
+    open_source,
+    provenance_of_files,
+    refuse_inputs,
+)
 from bigcons.memory import Block, format_size, parse_size, row_blocks
 from bigcons.progress import progress
 from bigcons.store import building
@@ -194,7 +202,7 @@ class Ensemble(Objects):
         given = {**how, "names": names, "ids": None if ids is None else ids.facts.in_words}
         provenance = {"made_by": "from_runs", **provenance_of_files(runs, given)}
         with ExitStack() as stack:
-            if out is not None and _prepared(out, overwrite, provenance):
+            if out is not None and _prepared(out, overwrite, provenance, runs):
                 return Ensemble.open(out)
             read = read_runs(runs, names, stack, ids=ids, on_disk=out is not None, **how)
             return _reshaped(read, provenance, out, overwrite, parse_size(memory))
@@ -242,7 +250,7 @@ class Ensemble(Objects):
         how: dict[str, Any] = {"missing": missing, "header": header}
         columns: dict[str, Any] = {"object": object, "partition": partition, "label": label}
         provenance = {"made_by": "from_long", **provenance_of_files(table, {**columns, **how})}
-        if out is not None and _prepared(out, overwrite, provenance):
+        if out is not None and _prepared(out, overwrite, provenance, table):
             return Ensemble.open(out)
         budget = parse_size(memory)
         read = read_long(select(table, columns=[object, partition, label], **how), budget=budget)
@@ -287,7 +295,7 @@ class Ensemble(Objects):
         if out is not None:
             provenance = {"made_by": "import_memberships", **provenance_of_files(memberships, given)}
             provenance["source"] = ", ".join(map(describe, memberships))
-            if _prepared(out, overwrite, provenance):
+            if _prepared(out, overwrite, provenance, memberships):
                 return Ensemble.open(out)
         how: dict[str, Any] = {"overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
         sources = SoftSources(memberships, names, id=id)
@@ -406,6 +414,7 @@ class Ensemble(Objects):
         ``out``, it is written to a store there, block by block. An ensemble of labels is returned as it is,
         or saved.
         """
+        refuse_inputs(out, self)
         if not self.is_soft:
             return self if out is None else self.save(out, overwrite=overwrite)
         provenance = {"made_by": "harden", "source": self.path or "in memory"}
@@ -467,6 +476,7 @@ class Ensemble(Objects):
         The objects stay, even those that no partition is left to label, and so do clusters. In memory or,
         with ``out``, in a store there, written block by block.
         """
+        refuse_inputs(out, self)
         numbers: dict[str | int, int] = {
             u: u % len(self.names) for u in range(-len(self.names), len(self.names))
         }
@@ -697,7 +707,7 @@ def import_labels(
     how = {"missing": missing, "header": header}
     given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows, **how}
     provenance = {"made_by": "import_labels", **provenance_of_files(source, given)}
-    if _prepared(out, overwrite, provenance):
+    if _prepared(out, overwrite, provenance, source):
         return Ensemble.open(out)
     table = _table_of(select(source, id=id, columns=columns, drop=drop, **how))
     return ensemble_of(
@@ -705,8 +715,9 @@ def import_labels(
     )
 
 
-def _prepared(out: StorePath, overwrite: bool, provenance: dict[str, Any]) -> bool:
+def _prepared(out: StorePath, overwrite: bool, provenance: dict[str, Any], source: Any) -> bool:
     """Return whether the import of this provenance is finished; refuse what else is at ``out``."""
+    refuse_inputs(out, source)
     if not overwrite and commit.is_finished_import(out, commit.provenance_at(out, KIND), provenance):
         return True
     commit.refuse_existing(out, overwrite, KIND)

@@ -20,7 +20,14 @@ from bigcons.disk.arrays import ArrayAppender, digest_text, rows_digest
 from bigcons.disk.files import StorePath, corrupt
 from bigcons.disk.places import local_path, place_of
 from bigcons.disk.schema import arrays_of
-from bigcons.io.sources import describe, is_parquet, open_source, provenance_of_files, reading
+from bigcons.io.sources import (
+    describe,
+    is_parquet,
+    open_source,
+    provenance_of_files,
+    reading,
+    refuse_inputs,
+)
 from bigcons.memory import Block, parse_size, row_blocks
 from bigcons.store import pair_rows
 from bigcons.store.building import read_pairs
@@ -345,6 +352,7 @@ def import_pairs(
     Raises InvalidPairsError, with the file and row, for a table that breaks a rule, and MemoryBudgetError if
     the pairs take more than ``memory``.
     """
+    refuse_inputs(out, source)
     provenance = {"made_by": "import_pairs", **provenance_of_files(source, {"n_objects": n_objects})}
     made = commit.provenance_at(out, pair_rows.KIND)
     if not overwrite and commit.is_finished_import(out, made, provenance):

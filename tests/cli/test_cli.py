@@ -360,13 +360,16 @@ def test_warnings__are_one_line_each_and_the_same_is_shown_once(run, monkeypatch
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("solve {0} -k 3 -o {0} --overwrite", "would be lost"),
-        ("sample {0} -o ./{0} --overwrite", "would be lost"),
+        ("solve {0} -k 3 -o {0} --overwrite", "is the input"),
+        ("sample {0} -o ./{0} --overwrite", "is the input"),
+        ("import labels.csv -o {0}/labels --overwrite", "is inside the store"),
+        ("solve labels.csv -k 3 -o {0} --overwrite", "would be lost"),
         ("demo --size 300 -o .", "exists"),
     ],
 )
 def test_output__never_replaces_what_it_is_made_from_or_lies_among_other_files(ensemble, run, line, words):
-    assert_fails_in_one_line(run(line.format(ensemble)), words, "another")
+    status = 2 if "input" in words else 1
+    assert_fails_in_one_line(run(line.format(ensemble)), words, "another", status=status)
     assert names() == ["ensemble.zarr", "labels.csv", "truth.csv"]
     assert run(f"verify {ensemble}").exit_code == 0
     assert commit.read_head(ensemble).kind == "ensemble"

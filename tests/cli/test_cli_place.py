@@ -147,6 +147,10 @@ def test_place__refuses_what_it_cannot_do_in_one_line(made):
         assert result.exit_code == 1
         assert words in result.output
     assert not (made / "x.csv").exists()
+    features = (made / "new.csv").read_bytes()
+    result = bigcons(made, "place new.csv --with out/ -o new.csv --overwrite")
+    assert "new.csv is the input " in result.output
+    assert (made / "new.csv").read_bytes() == features
     result = bigcons(made, "run customers.csv -k 3 -o other/")
     assert "column 'customer_id'" in result.output
     assert "pass --id customer_id" in result.output
