@@ -276,6 +276,8 @@ def mark_majorities(T, offsets, majority):
 def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
     """Assign every object to its best cluster; on a tie it stays where it is, else the lowest number wins.
 
+    Scores that differ by less than their sums are rounded are a tie.
+
     labels (rows, M) with -1 missing; offsets (M+1,) int64; table, T (B, padded K) float64; bias, sizes (K,)
     float64; current, assigned (rows,) int32, -1 where there is no cluster yet or no label at all. Adds to T,
     to sizes and to totals (4,): the best scores, the objects whose cluster changed, the labels present, and
@@ -295,7 +297,7 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
         best = before = current[i]
         highest = scores[best] + bias[best] if best >= 0 else -np.inf
         for k in range(K):
-            if scores[k] + bias[k] > highest:
+            if scores[k] + bias[k] > highest + 1e-12 * (m + abs(scores[k])):
                 highest = scores[k] + bias[k]
                 best = k
         assigned[i] = best

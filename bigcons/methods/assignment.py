@@ -671,15 +671,16 @@ def move_all(
     """Return the clusters after all objects have moved at once to the most similar, and the record.
 
     The similarity c/N of an incomplete ensemble is not a sum over partitions: O(n^2 K). Objects stay on a tie
-    and get -1 without any label.
+    and get -1 without any label; means closer than float32 rounds are a tie.
     """
     members = (clusters[:, None] == np.arange(n_clusters)).astype(np.float32)
     sizes = members.sum(axis=0, dtype=np.float64)
     means = (similarity @ members).astype(np.float64) / np.maximum(sizes, 1.0)
     means[:, sizes == 0] = -np.inf
-    best = means.argmax(axis=1).astype(np.int32)
+    is_best = means >= means.max(axis=1, keepdims=True) - 1e-6
+    best = is_best.argmax(axis=1).astype(np.int32)
     rows = np.arange(clusters.size)
-    stays = (clusters >= 0) & (means[rows, clusters] >= means[rows, best])
+    stays = (clusters >= 0) & is_best[rows, clusters]
     moved = np.where(stays, clusters, best)
     moved[~labeled] = -1
     n_moved = float(np.count_nonzero(moved != clusters))

@@ -64,7 +64,7 @@ def test_tree__keeps_the_promise_where_the_tree_of_a_sample_needs_most(tmp_path)
 
 @pytest.mark.parametrize(
     ("method", "engine", "n_objects"),
-    [("pcc", "cluster", 1_000_000), ("mixture", "serial", 200_000)],  # more labels than the plan says
+    [("pcc", "cluster", 700_000), ("mixture", "serial", 200_000)],  # more labels than the plan says
 )
 def test_fit__adds_no_more_than_its_plan_says_to_processes_that_are_warm(tmp_path, method, engine, n_objects):
     labels = np.random.default_rng(0).integers(-1, 2, (n_objects, 100), np.int8)

@@ -56,6 +56,31 @@ def test_fit__ends_at_a_fixed_point_of_the_naive_rule(name, labels, k, seed):
         assert own is None or own[cluster] <= min(own) + slack
 
 
+@pytest.mark.parametrize("name", ["ivc", "ipvc", "ipc", "ipc all"])
+@given(labels=many, k=st.integers(2, 4), seed=st.integers(0, 5))
+def test_a_pass__moves_objects_as_exact_fractions_compare(name, labels, k, seed):
+    """On a tie an object stays; one without a cluster joins the lowest."""
+    make, cost = COSTS[name]
+    before = np.random.default_rng(seed).integers(-1, k, len(labels))
+    assume((before >= 0).any())
+    model = quiet(make(k, init=before, max_iter=1), labels)
+    costs = naive.costs(dense_codes(labels).tolist(), before.tolist(), k, cost)
+    expected = [
+        -1 if own is None else cluster if cluster >= 0 and own[cluster] == min(own) else own.index(min(own))
+        for own, cluster in zip(costs, before, strict=True)
+    ]
+    as_numbered = [model.labels_.tolist().index(label) for label in model.labels_]
+    assert as_numbered == [expected.index(label) for label in expected]
+    assert ((model.labels_ < 0) == (np.array(expected) < 0)).all()
+
+
+def test_a_pass_of_ipvc__leaves_an_object_that_is_equally_far_from_two_clusters():
+    labels = ["1201", "0112", "1000", "1202", "2002", "2002", "2200", "1000"]
+    before = [1, 1, 0, 1, 1, 0, 1, 1]
+    model = quiet(IPVC(2, init=before, max_iter=1), [[int(label) for label in row] for row in labels])
+    assert model.labels_[6] == before[6]
+
+
 @pytest.mark.parametrize(("method", "sign"), [(IVC, -1), (QMI, 1), (KCC, -1), (LabelKMeans, -1)])
 @given(
     labels=label_matrices(min_objects=6, max_objects=40, max_partitions=6, gaps=False), seed=st.integers(0, 9)

@@ -1,6 +1,7 @@
 """Plain references of the methods that assign objects by tables; loops over objects, members and labels."""
 
 import math
+from fractions import Fraction
 
 MISSING = -1
 
@@ -14,7 +15,7 @@ def agreement(x, y):
 def frequencies(rows, partition):
     """Return {label: share} among the members that the partition labeled."""
     seen = [row[partition] for row in rows if row[partition] != MISSING]
-    return {label: seen.count(label) / len(seen) for label in set(seen)}
+    return {label: Fraction(seen.count(label), len(seen)) for label in set(seen)}
 
 
 def majority(rows, partition):
@@ -28,16 +29,16 @@ def ivc_cost(row, members):
 
 
 def ipvc_cost(row, members):
-    return sum(1 - frequencies(members, u).get(label, 0.0) for u, label in enumerate(row) if label != MISSING)
+    return sum(1 - frequencies(members, u).get(label, 0) for u, label in enumerate(row) if label != MISSING)
 
 
 def qmi_cost(row, members):
     """Squared distance of one-hot labels to the frequencies, over the observed partitions."""
-    total = 0.0
+    total = 0
     for u, label in enumerate(row):
         if label != MISSING:
             f = frequencies(members, u)
-            total += (1 - f.get(label, 0.0)) ** 2 + sum(s * s for other, s in f.items() if other != label)
+            total += (1 - f.get(label, 0)) ** 2 + sum(s * s for other, s in f.items() if other != label)
     return total
 
 
@@ -51,10 +52,10 @@ def entropy_cost(row, members):
 
 def ipc_cost(row, members, normalize):
     """Minus the mean similarity to the members."""
-    total = 0.0
+    total = 0
     for other in members:
         c, n = agreement(row, other)
-        total += c / len(row) if normalize == "all" else (c / n if n else 0.0)
+        total += Fraction(c, len(row) if normalize == "all" else max(n, 1))
     return -total / len(members)
 
 
