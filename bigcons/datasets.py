@@ -18,7 +18,6 @@ import numpy as np
 from bigcons.errors import InvalidInputError, StoreNotFoundError
 from bigcons.io.labels import label_dtype
 from bigcons.kernels.draws import draw_labels
-from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed
 from bigcons.store.ensemble import Ensemble
 from bigcons.validation import check_number, check_rows
@@ -46,10 +45,11 @@ class _Planted:
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Return values and truth of rows ``start`` to ``stop``, the same whatever the range."""
         check_rows(start, stop, self.n_objects)
-        segments, parts = row_blocks(self.n_objects, SEGMENT_ROWS), []
-        for block in segments[start // SEGMENT_ROWS : -(-stop // SEGMENT_ROWS)]:
-            within = slice(max(start - block.start, 0), min(stop, block.stop) - block.start)
-            parts.append([array[within] for array in self._segment(block.index, block.n_rows)])
+        parts = []
+        for segment in range(start // SEGMENT_ROWS, -(-stop // SEGMENT_ROWS)):
+            first = segment * SEGMENT_ROWS
+            rows = self._segment(segment, min(SEGMENT_ROWS, self.n_objects - first))
+            parts.append([array[max(start - first, 0) : stop - first] for array in rows])
         values, truth = zip(*parts, strict=True)
         return np.concatenate(values), np.concatenate(truth)
 
