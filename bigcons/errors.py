@@ -90,13 +90,15 @@ class UnknownMethodError(InvalidInputError, KeyError):
         nearest: The name that is most like it; None if none is.
     """
 
-    def __init__(self, method: object, known: Sequence[str], nearest: str | None) -> None:
+    def __init__(
+        self, method: object, known: Sequence[str], nearest: str | None, parameter: str = "method"
+    ) -> None:
         what, remedy = repr(method), "choose one of " + ", ".join(known)
         if isinstance(method, type):
             what, remedy = f"the class {method.__name__}", "pass the name of a method"
         meant = "" if nearest is None else f" Did you mean {nearest!r}?"
-        message = f"method={what} is unknown; {remedy}.{meant}"
-        super().__init__(message, parameter="method", method=method, nearest=nearest)
+        message = f"{parameter}={what} is unknown; {remedy}.{meant}"
+        super().__init__(message, parameter=parameter, method=method, nearest=nearest)
 
     def __str__(self) -> str:
         return str(self.args[0])  # a KeyError shows its repr

@@ -80,7 +80,17 @@ class MethodInfo(NamedTuple):
     """Whether it takes soft clusterings: `Ensemble.from_memberships`."""
 
 
-_if_it_places: Any = available_if(lambda model: model.places())
+def _can_place(model: Any) -> bool:
+    """Return whether a method has `predict`; raise AttributeError if its fit left nothing to place by."""
+    if model.places() and getattr(model, "_parts", {}) is None:
+        raise AttributeError(
+            f"{type(model).__name__} cannot place new objects: it was solved from a graph or matrix of all "
+            "objects, or stored without what predict needs; fit a method that does (bigcons methods)."
+        )
+    return bool(model.places())
+
+
+_if_it_places: Any = available_if(_can_place)
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True)
@@ -639,7 +649,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             writer.describe(provenance={"ensemble": source, "predicted_by": repr(self)})
         return Consensus.open(out).labels
 
-    @available_if(lambda model: model.places() and model.info.soft)  # type: ignore[untyped-decorator]
+    @available_if(lambda model: model.info.soft and _can_place(model))  # type: ignore[untyped-decorator]
     def predict_proba(self, x: Any) -> np.ndarray:
         """Return memberships (n_objects, n_clusters) float32 of objects given by their base labels.
 
@@ -714,13 +724,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
     def _place_task(self, tables: list[np.ndarray]) -> PlaceTask:
         """Return what places blocks of new objects, given `Recoding.tables` of their labels."""
-        if self._parts is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} cannot place new objects: it was solved from a graph or matrix of "
-                "all objects, or stored without what predict needs; fit a method that does (bigcons methods)."
-            )
+        parts: Any = self._parts
         return place_task(
-            *(self._placer(self._parts), tables, self._recoding.offsets, self._order[: self._n_columns]),
+            *(self._placer(parts), tables, self._recoding.offsets, self._order[: self._n_columns]),
             self._partition_weights(),
             is_soft=self.info.soft,
         )

@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, UnknownMethodError, nearest
 from bigcons.generate.transformer import EnsembleGenerator
 from bigcons.methods import METHODS
 from bigcons.methods.base import ConsensusClusterer
@@ -142,8 +142,9 @@ def as_in_paper(name: str, *arguments: Any, **parameters: Any) -> Any:
 
 
 def _places(model: ConsensusClustering) -> bool:
-    """Return whether the method of consensus of a model places new objects."""
-    return hasattr(model._method(), "predict")
+    """Return whether the method of consensus of a model, or its fit, places new objects."""
+    fitted = getattr(model, "consensus_", None)
+    return model._method().places() if fitted is None else hasattr(fitted, "predict")
 
 
 class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -174,7 +175,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
 
     Notes
     -----
-    ``predict`` and ``transform`` exist where the method places new objects, as the tree, PCC and most do.
+    ``predict``, ``transform`` and ``score`` exist where the method places new objects: the tree and most.
     Objects all count the same: there is no ``sample_weight``. Features, labels and results are in memory; for
     larger data see `bigcons.generate.mixed` and `bigcons.consensus`.
 
@@ -206,7 +207,14 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
 
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Make base labels of features ``(n_objects, n_features)`` and find their consensus."""
-        generator = EnsembleGenerator() if self.generator is None else clone(self.generator)
+        generator = EnsembleGenerator() if self.generator is None else self.generator
+        if not hasattr(generator, "fit_transform"):
+            raise InvalidInputError(
+                f"generator={generator!r} is no transformer; give an EnsembleGenerator, or another whose "
+                "columns are labels.",
+                parameter="generator",
+            )
+        generator = clone(generator)
         parts = generator, clone(self._method()).set_params(n_clusters=self.n_clusters)
         seed = resolve_seed(self.random_state)
         for part in parts:
@@ -264,6 +272,8 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         """Return the method as it was given, as an estimator."""
         given = self.consensus
         if isinstance(given, str):
+            if given not in METHODS:
+                raise UnknownMethodError(given, tuple(METHODS), nearest(given, METHODS), "consensus")
             return METHODS[given]()
         if not isinstance(given, ConsensusClusterer):
             raise InvalidInputError(
@@ -280,3 +290,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         tags.input_tags.allow_nan = get_tags(generator).input_tags.allow_nan
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+for _name in ("transform", "fit_transform"):  # which scikit-learn wraps, so that they would always be there
+    setattr(ConsensusClustering, _name, available_if(_places)(getattr(ConsensusClustering, _name)))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.preprocessing import FunctionTransformer
 
 import bigcons as bc
 from bigcons import METHODS, Consensus, Ensemble, errors
@@ -103,6 +104,30 @@ def test_page_of_methods__names_those_that_do_not_predict():
     assert set(re.findall(r"`([\w*-]+)`", named[1])) == expected
 
 
+@pytest.mark.parametrize(
+    ("model", "places"),
+    [
+        (bc.HGPA(3, random_state=0), False),
+        (bc.HGPA(3, objective="laplacian", random_state=0), True),
+        (bc.IPC(3, n_init=2, random_state=0), False),
+        (bc.IPC(3, n_init=2, normalize="all", random_state=0), True),
+        (bc.LabelKMeans(3, encode="coassoc", n_init=2, random_state=0), False),
+    ],
+    ids=repr,
+)
+def test_fitted_methods__that_cannot_place_new_objects_have_none_of_what_does(model, places, halves):
+    names = ("predict", "predict_features", "score")
+    assert all(hasattr(model, name) for name in names)  # another fit of it might
+    quiet(model, halves[0][:60])
+    assert [hasattr(model, name) for name in names] == 3 * [places]
+    model = bc.ConsensusClustering(3, generator=FunctionTransformer(), consensus=model)
+    names = ("predict", "score", "transform", "fit_transform")
+    assert all(hasattr(model, name) for name in names)
+    quiet(model, halves[0][:60])
+    assert [hasattr(model, name) for name in names] == 4 * [places]
+    assert not any(hasattr(bc.ConsensusClustering(consensus="eac"), name) for name in names)
+
+
 # By features
 
 
@@ -167,8 +192,9 @@ def test_fit__of_a_finished_store_predicts_as_before(table, ensemble, tmp_path):
         bc.Consensus.open(tmp_path / "c.zarr").verify()
     for _ in range(2):
         found = bc.HGPA(3, random_state=0).fit(ensemble, out=tmp_path / "i.zarr")
-    with pytest.raises(InvalidInputError, match="stored without what predict needs"):
+    with pytest.raises(AttributeError, match="no attribute 'predict_features'") as refused:
         found.predict_features(table)
+    assert "stored without what predict needs" in str(refused.value.__cause__)
 
 
 @pytest.mark.parametrize(

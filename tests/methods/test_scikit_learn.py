@@ -215,6 +215,13 @@ def test_consensus_of_features__takes_any_transformer_and_method(blobs):
     direct = PCC(4, n_init=2, random_state=5).fit_predict(bins.transform(features))
     np.testing.assert_array_equal(labels, direct)
     assert not hasattr(ConsensusClustering(consensus="eac"), "predict")
-    for wrong in ("pccc", 5):
-        with pytest.raises(InvalidInputError, match=r"Did you mean 'pcc'|consensus=5 is no method"):
-            ConsensusClustering(consensus=wrong).fit(features)
+    wrong = {
+        r"^consensus='pccc' is unknown; .*Did you mean 'pcc'\?$": {"consensus": "pccc"},
+        r"^consensus=5 is no method; give a name .* or an estimator such as PCC\(\)\.$": {"consensus": 5},
+        r"^generator=3 is no transformer; give an EnsembleGenerator, or ": {"generator": 3},
+        r"^n_clusters='many' has type str; use an integer >= 1 or 'auto'\.$": {"n_clusters": "many"},
+        r"^random_state has type str; use an integer": {"random_state": "a"},
+    }
+    for message, parameters in wrong.items():
+        with pytest.raises(InvalidInputError, match=message):
+            ConsensusClustering(**parameters).fit(features)
