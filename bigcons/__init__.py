@@ -28,6 +28,7 @@ _NAMES = {
 }
 _HOMES = {name: f"bigcons.{module}" for module, names in _NAMES.items() for name in names}
 _MODULES = ["coassociation", "datasets", "errors", "federated", "generate", "methods", "metrics", "plots"]
+_MODULES += ["testing"]
 
 if TYPE_CHECKING:
     from bigcons import coassociation as coassociation
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from bigcons import generate as generate
     from bigcons import metrics as metrics
     from bigcons import plots as plots
+    from bigcons import testing as testing
     from bigcons.divergences import Divergence as Divergence
     from bigcons.generate.transformer import EnsembleGenerator as EnsembleGenerator
     from bigcons.io.columns import select as select

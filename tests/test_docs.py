@@ -17,7 +17,7 @@ import pytest
 import bigcons
 
 DOCS = Path(__file__).parents[1] / "docs"
-ROOMS = ("coassociation", "datasets", "errors", "federated", "generate", "metrics", "plots")
+ROOMS = ("coassociation", "datasets", "errors", "federated", "generate", "metrics", "plots", "testing")
 NOT_FOR_USERS = {"first_line", "nearest", "shown", "warn_user"}
 
 

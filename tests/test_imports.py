@@ -52,7 +52,7 @@ def test_import__offers_every_public_name():
     assert set(bigcons.__all__) <= set(dir(bigcons))
 
 
-@pytest.mark.parametrize("module", ["datasets", "federated", "generate", "metrics", "plots"])
+@pytest.mark.parametrize("module", ["datasets", "federated", "generate", "metrics", "plots", "testing"])
 def test_import__completes_to_public_names_alone(module):
     found = getattr(bigcons, module)
     assert dir(found) == sorted(found.__all__)

@@ -4,6 +4,9 @@
 keeps this package and its list of names light. A new method takes a module, an entry in ``_REGISTRY`` and the
 import that shows it to type checkers and editors; the names of ``bigcons``, the command line and the tests
 of every method follow.
+
+Another package adds its methods to ``METHODS`` by entry points of the group "bigcons.methods", which map the
+name of a method to its class; `bigcons.testing.check_method` checks such a class.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 _REGISTRY = {
@@ -85,26 +89,73 @@ if not TYPE_CHECKING:  # type checkers take the names from the imports above
     __all__ = ["METHODS", *_HOMES]
 
 
+@cache
+def _installed() -> tuple[dict[str, type[Any]], dict[str, str]]:
+    """Return the methods of other packages by name and, in a line each, why some cannot be used."""
+    from importlib.metadata import entry_points
+
+    from bigcons.errors import first_line
+
+    methods: dict[str, type[Any]] = {}
+    faults: dict[str, str] = {}
+    taken = {*_REGISTRY, *_HOMES}
+    for point in entry_points(group="bigcons.methods"):
+        try:
+            method = point.load()
+            if not (issubclass(method, __getattr__("ConsensusClusterer")) and hasattr(method, "info")):
+                raise TypeError("a method is a subclass of bigcons.ConsensusClusterer with an info")
+            if taken & {point.name, method.__name__} or point.name != point.name.lower():
+                raise ValueError("a method has a name in lower case and a class that no other has")
+        except Exception as error:  # whatever the import of another package raises
+            package = point.value if point.dist is None else f"{point.dist.name} {point.dist.version}"
+            why = f"{type(error).__name__}: {first_line(error)}"
+            fault = f"method {point.name!r} of the package {package} cannot be used ({why}); update or "
+            faults[point.name] = f"{fault}uninstall the package."
+            continue
+        taken |= {point.name, method.__name__}
+        methods[point.name] = method
+    return methods, faults
+
+
 class _Methods(Mapping[str, "type[Any]"]):
-    """Classes by name, each imported when it is first asked for."""
+    """Classes by name, each imported when it is first asked for; those of other packages come last."""
 
     def __getitem__(self, name: str) -> type[Any]:
-        if not isinstance(name, str) or name not in _REGISTRY:
-            from bigcons.errors import UnknownMethodError, nearest
+        given: Any = name  # a method, its estimator or a misspelled name
+        key = given if isinstance(given, str) else ""
+        if key in _REGISTRY:
+            method: type[Any] = __getattr__(_REGISTRY[key].partition(":")[2])
+            return method
+        others, faults = _installed()
+        if key in others:
+            return others[key]
+        from bigcons.errors import InvalidInputError, UnknownMethodError, nearest
 
-            given: Any = name  # a method, its estimator or a misspelled name
-            kind = given if isinstance(given, type) else type(given)
-            of_class = {home.partition(":")[2]: method for method, home in _REGISTRY.items()}
-            near = of_class.get(kind.__name__) or nearest(str(name), _REGISTRY)
-            raise UnknownMethodError(name, tuple(_REGISTRY), near)
-        method: type[Any] = __getattr__(_REGISTRY[name].partition(":")[2])
-        return method
+        if key in faults:
+            raise InvalidInputError(faults[key], parameter="method")
+        kind = given if isinstance(given, type) else type(given)
+        of_class = {home.partition(":")[2]: method for method, home in _REGISTRY.items()}
+        known = (*_REGISTRY, *others)
+        raise UnknownMethodError(name, known, of_class.get(kind.__name__) or nearest(str(name), known))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_REGISTRY)
+        from bigcons.errors import warn_user
+
+        others, faults = _installed()
+        for fault in faults.values():
+            warn_user(fault, UserWarning)
+        return iter((*_REGISTRY, *others))
 
     def __len__(self) -> int:
-        return len(_REGISTRY)
+        return len(_REGISTRY) + len(_installed()[0])
+
+
+def class_named(name: str) -> type[Any] | None:
+    """Return the method whose class has a name, as stores keep it; None if no package has it."""
+    if name in _HOMES:
+        method: type[Any] = __getattr__(name)
+        return method
+    return next((method for method in _installed()[0].values() if method.__name__ == name), None)
 
 
 METHODS = _Methods()

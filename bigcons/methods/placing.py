@@ -235,15 +235,20 @@ def open_placing(path: StorePath) -> Any:
 
     ``path`` is the store, or the folder of ``consensus.zarr``; the ensemble may have been moved with it.
     """
-    from bigcons.methods import METHODS
+    from bigcons.methods import class_named
 
     path = path if is_store(path) else f"{str(path).rstrip('/')}/consensus.zarr"
     consensus = Consensus.open(path)
     consensus.read_placing()  # raises if there is nothing to place by
     source = str(consensus.provenance["ensemble"])
     beside = f"{consensus.path.rstrip('/').rpartition('/')[0] or '.'}/{source.rpartition('/')[2]}"
-    classes = {method.__name__: method for method in METHODS.values()}
-    model: Any = classes[consensus.parameters["method"]]()
+    name = consensus.parameters["method"]
+    solver = class_named(name)
+    if solver is None:
+        raise InvalidInputError(
+            f"{consensus.path} was solved by {name}, which is no method here; install its package."
+        )
+    model = solver()
     settable = set(model.get_params()) - {"memory", "client", "out", "pairs", "weights"}
     plain = (bool, int, float, str)  # values that a store gives back as they were
     stored = consensus.parameters.items()

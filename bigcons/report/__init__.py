@@ -24,7 +24,7 @@ from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.io.labels import names_of_rows, refuse_other_rows, stored_result
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, format_size, parse_size, row_blocks, rows_within
-from bigcons.methods import METHODS
+from bigcons.methods import class_named
 from bigcons.metrics import cluster_overlap, cluster_profiles, partition_agreement, trust
 from bigcons.run.results import count_clusters
 from bigcons.store.clusters import TRUST_ROW, ClusterTree, mergers, tree_in_words
@@ -170,7 +170,8 @@ class Report:
     def html(self) -> str:
         """Return the page."""
         source, columns = self._source, self.clusters
-        papers = {cls.__name__: f" ({cls.info.paper})" for cls in METHODS.values()}
+        solver = class_named(source.method)
+        paper = "" if solver is None else f" ({solver.info.paper})"
         from jinja2 import Environment, PackageLoader, StrictUndefined
 
         templates = Environment(
@@ -188,7 +189,7 @@ class Report:
         templates.globals |= {"cell": cell, "numeric_columns": numeric_columns, "ranked": ranked}
         templates.globals |= {"traits": traits, "passes": passes, "version": __version__}
         return templates.get_template("template.html").render(
-            report=self, source=source, method=source.method + papers.get(source.method, ""),
+            report=self, source=source, method=source.method + paper,
             facts={name: fact for name, fact in self.facts.items() if fact is not None},
             unknown=[n for n in columns.column_names if columns[n].null_count == len(columns)],
             n_profiles=N_LISTED, pictures=self._pictures,

@@ -1,7 +1,6 @@
 """What every consensus method promises, for each of METHODS."""
 
 import inspect
-import pickle
 import warnings
 
 import numpy as np
@@ -9,13 +8,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
 
 from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import DisconnectedWarning, InvalidInputError, StoreExistsError, UnlabeledObjectsWarning
-from bigcons.metrics import adjusted_rand
-from bigcons.run.engine import ThreadsEngine
+from bigcons.testing import check_method
 from tests.support.fits import bits, quiet
 from tests.support.numbering import numbered_by_size
 from tests.support.strategies import label_matrices
@@ -79,45 +76,9 @@ def fitted(name, method, labels, fits):
     return fits[name]
 
 
-def test_fit__finds_the_planted_clusters_in_results_of_the_stated_shapes_and_types(name, fitted, truth):
-    assert adjusted_rand(truth, fitted.labels_) > (0.2 if name in WEAK else 0.9)
-    assert (fitted.labels_.shape, fitted.labels_.dtype) == ((50,), np.int32)
-    assert hasattr(fitted, "memberships_") == fitted.info.soft
-    if fitted.info.soft:
-        assert (fitted.memberships_.shape, fitted.memberships_.dtype) == ((50, K), np.float32)
-        assert (fitted.memberships_ >= 0).all()
-        np.testing.assert_allclose(fitted.memberships_.sum(axis=1), 1, atol=1e-6)
-        np.testing.assert_array_equal(fitted.labels_, fitted.memberships_.argmax(axis=1))
-    assert np.isfinite(fitted.objective_)
-    assert fitted.n_clusters_ == np.unique(fitted.labels_).size <= K
-    assert fitted.n_features_in_ == 12
-    assert fitted.history_
-    assert len({len(values) for values in fitted.history_.values()}) == 1
-
-
-def test_fit__repeats_the_result_of_copies_and_pickles_and_changes_no_parameters_or_labels(
-    method, labels, fitted
-):
-    model, before = method(), labels.copy()
-    params = model.get_params()
-    assert bits(quiet(model, labels)) == bits(fitted)
-    assert model.get_params() == params
-    np.testing.assert_array_equal(labels, before)
-    again = pickle.loads(pickle.dumps(fitted))
-    assert again.get_params() == params
-    assert bits(again) == bits(fitted)
-    copied = clone(fitted)
-    assert copied.get_params() == params
-    assert not hasattr(copied, "labels_")
-    assert copied.set_params(n_clusters=2) is copied
-    assert quiet(copied, np.minimum(labels, 1)).labels_.max() <= 1
-
-
-def test_client__makes_no_difference(method, labels, tmp_path):
-    ensemble = Ensemble.from_labels(labels).save(tmp_path / "ensemble.zarr", chunk_rows=8)
-    expected = bits(quiet(method(client="serial"), ensemble))
-    for client in (None, ThreadsEngine(3)):  # None is threads
-        assert bits(quiet(method(client=client), ensemble)) == expected
+def test_method__keeps_what_methods_of_other_packages_are_checked_for(name, method):
+    needed = {key: value for key, value in method().get_params().items() if key in ("n_init", "features")}
+    check_method(METHODS[name], least_rand=0.2 if name in WEAK else 0.9, **needed)
 
 
 def test_fit__takes_labels_in_any_form(name, method, labels, fitted, tmp_path):
