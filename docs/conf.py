@@ -1,5 +1,6 @@
 """Configuration of the documentation: ``sphinx-build -W docs build/docs``."""
 
+import os
 import shutil
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -16,7 +17,7 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx-mathjax-offline",  # formulas without a network
 ]
-exclude_patterns = ["_build", "_templates"]
+exclude_patterns = ["_build", "_templates", "paper"]
 templates_path = ["_templates"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["deflist", "dollarmath"]
@@ -55,7 +56,15 @@ _pages = (
     *("glossary", "comparison", "papers", "promises", "format", "architecture"),
 )
 html_sidebars = {page: [] for page in _pages}  # nothing below them to navigate to
-intersphinx_mapping: dict[str, tuple[str, None]] = {}
+# Links to the pages of others, where there is a network to look them up
+intersphinx_mapping: dict[str, tuple[str, None]] = {
+    "dask": ("https://docs.dask.org/en/stable", None),
+    "numpy": ("https://numpy.org/doc/stable", None),
+    "python": ("https://docs.python.org/3", None),
+    "sklearn": ("https://scikit-learn.org/stable", None),
+}
+if "READTHEDOCS" not in os.environ:
+    intersphinx_mapping = {}
 
 
 # Notebooks and tables of results, where Sphinx looks for pages, with links that hold from there

@@ -85,6 +85,7 @@ def test_pages__have_the_table_of_the_ablation_as_it_was_made_and_the_number_of_
     assert f"among {len(METHODS)} [methods](docs/methods.md)" in (ROOT / "README.md").read_text(
         encoding="utf-8"
     )
+    assert f"contains {len(METHODS)} methods" in (ROOT / "docs/paper/paper.md").read_text(encoding="utf-8")
     made = (ROOT / "benchmarks" / "results" / "tree_ablation.md").read_text(encoding="utf-8")
     assert made[made.index("| variant |") :] in PAGE.read_text(encoding="utf-8")
 
