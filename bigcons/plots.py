@@ -1,7 +1,8 @@
-"""Figures of ensembles and of what was found in them.
+"""Figures of ensembles and of their consensus.
 
 Every function returns a matplotlib ``Figure`` that is not registered with pyplot and shows itself in Jupyter;
-save it with ``figure.savefig``. The palette is safe for color-blind readers and for grayscale printing.
+save it with ``figure.savefig``. A function with one panel draws into the ``Axes`` that ``ax`` gives, and
+returns their figure. The first twelve colors are safe for color-blind readers; clusters have numbers, too.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ __all__ = [
     "scatter", "tree", "trust",
 ]  # fmt: skip
 
-# Okabe and Ito (2008), ordered so that consecutive colors differ most, then four of Tol's muted colors
+# Okabe and Ito (2008), ordered so that consecutive colors differ most, then Tol's muted colors and others
 PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"),
-    *("#999999", "#882255", "#44AA99", "#332288"),
+    *("#999999", "#882255", "#44AA99", "#332288", "#A6761D", "#B2DF8A", "#E7298A", "#117733"),
+    *("#FB9A99", "#6A3D9A", "#DDCC77", "#00D5D5", "#661100", "#CAB2D6", "#999933", "#FF2D2D"),
 )
 UNKNOWN, GUIDE = "#DDDDDD", "#888888"
 
@@ -69,6 +71,18 @@ def new_figure(width: float, height: float) -> Iterator[Figure]:
         figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
         figure._repr_png_ = partial(image_of, figure, "png", dpi=120)  # type: ignore[attr-defined]
         yield figure
+
+
+@contextmanager
+def one_panel(ax: Axes | None, width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
+    """Yield the axes given, or the axes of a new figure of a size in inches, and their figure."""
+    if ax is None:
+        with new_figure(width, height) as figure:
+            yield figure, figure.subplots()
+    elif hasattr(ax, "imshow") and (whole := ax.get_figure(root=True)):
+        yield whole, ax
+    else:
+        raise InvalidInputError(f"ax is {type(ax).__name__}; pass one Axes of matplotlib.", parameter="ax")
 
 
 def image_of(figure: Figure, kind: str, **options: Any) -> bytes:
@@ -144,8 +158,8 @@ def trust_of(given: Any) -> Any:
 def convergence(consensus: Any) -> Figure:
     """Draw the objective and the optimality gap of a solve against its passes or steps, on log axes.
 
-    The objective is drawn as its distance from the best one, relative to that; the best itself, and what
-    equals it within rounding, has no point.
+    The objective is drawn as its relative distance from the best one; the best itself, and what equals it
+    within rounding, has no point. Raises InvalidInputError if no pass has a point.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or the history of one: a mapping of lists named
     ``pass`` or ``step``, ``objective`` and, if the method has one, ``gap``.
@@ -154,7 +168,7 @@ def convergence(consensus: Any) -> Figure:
     --------
     >>> import bigcons as bc
     >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
-    >>> figure = bc.plots.convergence(bc.IVC(6, random_state=0).fit(ensemble))
+    >>> figure = bc.plots.convergence(bc.PCC(6, random_state=0).fit(ensemble))
     >>> figure.savefig("convergence.png")
     """
     history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
@@ -173,6 +187,10 @@ def convergence(consensus: Any) -> Figure:
     if history.get("gap") and n > 1:
         curves["optimality gap"] = np.asarray(history["gap"], float)
     words = f"best objective: {best:,.0f}" if abs(best) >= 1e9 else f"best objective: {best:,.10g}"
+    if not any((y > 0).any() for y in curves.values()):
+        raise InvalidInputError(
+            f"there is no curve to draw: every pass, of {n}, has the same objective ({words}); read history."
+        )
     with new_figure(4.8, 0.7 + 1.3 * len(curves)) as figure:
         figure.suptitle(words, fontsize=9)
         panels = figure.subplots(len(curves), sharex=True, squeeze=False)[:, 0]
@@ -271,14 +289,14 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     measures = {"confidence": "mean confidence"} | {m: m for m in ("stability", "cohesion", "support")}
     table = {name: clusters[name].to_numpy() for name in ("cluster", "size", *measures)}
     shown = largest(table["size"], n_clusters)
-    with new_figure(6.8, 1.1 + (0.28 if len(shown) <= 10 else 0.2) * max(len(shown), 6)) as figure:
+    with new_figure(6.8, 1.1 + (0.32 if len(shown) <= 10 else 0.24) * max(len(shown), 6)) as figure:
         left, right = figure.subplots(1, 2, width_ratios=[1.4, 1])
         rows = np.arange(len(shown))
         drawn = [name for name in measures if not np.isnan(table[name]).all()]
-        for at, (name, marker) in enumerate(zip(drawn, "oDx|", strict=False)):
-            y = rows + 0.18 * (at - (len(drawn) - 1) / 2)  # so that none hides another
+        for at, (name, marker) in enumerate(zip(drawn, "oDxs", strict=False)):
+            y = rows + 0.21 * (at - (len(drawn) - 1) / 2)  # so that none hides another
             color, x = PALETTE[at], table[name][shown]
-            left.plot(x, y, marker, color=color, markersize=4.0, label=measures[name])
+            left.plot(x, y, marker, color=color, markersize=3.2, label=measures[name])
         left.hlines(rows, 0, 1, color=UNKNOWN, linewidth=0.6, zorder=0.5)
         names = [f"{table['cluster'][k]}: {table['size'][k]:,}" for k in shown.tolist()]
         left.set_yticks(rows, names, fontsize=9 if len(shown) <= 10 else 7)
@@ -288,7 +306,7 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
         figure.legend(loc="outside upper left", ncols=4, handletextpad=0.1, columnspacing=1.0)
         right.stairs(below, edges, color=PALETTE[0], linewidth=1.4, baseline=None)
         some = below > 0
-        lowest = min(0.1, 10 ** np.floor(np.log10(below[some].min())))
+        lowest = min(0.01, 10 ** np.floor(np.log10(below[some].min())))
         right.set(yscale="log", xlim=(np.floor(edges[:-1][some][0] * 10) / 10, 1), ylim=(lowest, 1))
         right.yaxis.set_major_formatter("{x:g}")
         right.grid(color=UNKNOWN, linewidth=0.6)
@@ -301,8 +319,8 @@ def reliability(found: Any, truth: Any = None) -> Figure:
 
     ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name, or, with the
     ``truth``, one class for each object, a fitted clusterer or a Consensus with confidences. Points on the
-    diagonal are calibrated, those below it overconfident. Below is the share of the objects in each bin, and
-    the area of a point grows with it.
+    diagonal are calibrated, points below it overconfident. Bars are 95 % intervals (Wilson 1927), wide where
+    a bin has few objects; the panel below shows how many, on a logarithmic axis.
 
     Examples
     --------
@@ -324,18 +342,20 @@ def reliability(found: Any, truth: Any = None) -> Figure:
         axes.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, zorder=0.5)
         lowest = 1.0
         for (name, curve), color in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
-            some, share = curve.n_objects > 0, curve.n_objects / curve.n_objects.sum()
-            x, y, edges = curve.confidence[some], curve.accuracy[some], np.linspace(0, 1, len(share) + 1)
-            words = f"{name}: {curve.error:.3f}"
-            axes.plot(x, y, color=color, linewidth=1.2, marker=".", markersize=3, label=words)
-            axes.scatter(x, y, 120 * share[some], color=color, alpha=0.4)
-            below.stairs(share, edges, color=color, fill=len(curves) == 1, alpha=0.6)
+            n, some = curve.n_objects, curve.n_objects > 0
+            x, y, edges = curve.confidence[some], curve.accuracy[some], np.linspace(0, 1, len(n) + 1)
+            z = 1.96**2 / n[some]
+            middle, half = (y + z / 2) / (1 + z), np.sqrt(z * y * (1 - y) + z**2 / 4) / (1 + z)
+            bars = np.maximum([y - middle + half, middle + half - y], 0)
+            axes.errorbar(x, y, bars, color=color, marker="o", markersize=3.5, elinewidth=0.8,
+                          linewidth=float(len(curves) > 1), label=f"{name}: {curve.error:.3f}")  # fmt: skip
+            below.stairs(n, edges, baseline=0.5, color=color, fill=len(curves) == 1, alpha=0.6)
             lowest = min(lowest, float(edges[:-1][some][0]))
-        axes.set(xlim=(np.floor(10 * lowest) / 10, 1.01), ylim=(0, 1.02))
+        axes.set(xlim=(np.floor(10 * lowest) / 10 - 0.01, 1.02), ylim=(-0.02, 1.03))
         axes.set_ylabel("share of labels that are right")
         axes.grid(color=UNKNOWN, linewidth=0.6)
-        below.set(xlabel="confidence", ylabel="objects")
-        below.yaxis.set_major_formatter("{x:.0%}")
+        below.set(xlabel="confidence", ylabel="objects", yscale="log", ylim=(0.5, None))
+        below.yaxis.set_major_formatter("{x:,.0f}")
         if len(curves) == 1:
             axes.set_title(f"calibration error {curve.error:.3f}", loc="right", fontsize=9)
         else:
@@ -344,13 +364,19 @@ def reliability(found: Any, truth: Any = None) -> Figure:
 
 
 def scatter(
-    coordinates: Any, consensus: Any, *, n_objects: int = 20_000, random_state: SeedLike = 0
+    coordinates: Any,
+    consensus: Any,
+    *,
+    n_objects: int = 20_000,
+    random_state: SeedLike = 0,
+    ax: Axes | None = None,
 ) -> Figure:
-    """Draw objects at given coordinates, such as those of UMAP or PCA, colored by cluster.
+    """Draw objects at given coordinates, such as from UMAP or PCA, colored by cluster.
 
     ``coordinates (n_objects, 2)`` are in the order of the objects. ``consensus`` is a fitted clusterer, a
-    `Consensus`, or labels. Objects of low confidence, where it is known, are pale, and those without a label
-    gray. Of more than ``n_objects``, a random sample is drawn.
+    `Consensus`, or labels. Every cluster has its number among its objects. Objects of low confidence, where
+    it is known, are pale, and objects without a label gray. Of more than ``n_objects``, a random sample is
+    drawn, into ``ax`` if it is given. The points are an image in PDF and SVG, too.
 
     Examples
     --------
@@ -371,33 +397,57 @@ def scatter(
     has_trust = getattr(consensus, "has_trust", hasattr(consensus, "trust_"))
     confidence = np.asarray(trust_of(consensus).confidence) if has_trust else np.ones(len(points))
     points, labels, alpha = points[rows], labels[rows], 0.15 + 0.85 * confidence[rows]
-    size = max(2.0, min(16.0, 20_000 / len(rows)))
-    with new_figure(5.6, 4.4) as figure:
-        axes, clusters = figure.subplots(), np.unique(labels).tolist()
-        for k in clusters:
-            color, members, name = color_of(k), labels == k, str(k) if k >= 0 else "none"
-            x, y = points[members].T
-            axes.scatter(x, y, s=size, linewidths=0, color=color, alpha=alpha[members])
-            axes.plot([], [], "o", color=color, label=name)
+    with one_panel(ax, 5.6, 4.4) as (figure, axes):
+        from matplotlib.colors import to_rgba_array
+
+        clusters = np.unique(labels)
+        colors = to_rgba_array([color_of(k) for k in clusters.tolist()])[np.searchsorted(clusters, labels)]
+        colors[:, 3] *= alpha
+        size = max(2.0, min(16.0, 20_000 / len(rows)))
+        axes.scatter(points[:, 0], points[:, 1], s=size, linewidths=0, c=colors, rasterized=True)
+        for k, (x, y) in _number_places(points, labels).items():
+            box = {"facecolor": "white", "edgecolor": color_of(k), "boxstyle": "round,pad=0.12"}
+            axes.text(
+                x, y, str(k), ha="center", va="center", fontsize=8 if len(clusters) <= 25 else 6, bbox=box
+            )
         words = sample_words(len(rows), len(confidence), "pale: low confidence")
         axes.set(xticks=[], yticks=[], xlabel=words)
-        if len(clusters) <= 2 * len(PALETTE):
-            figure.legend(loc="outside right upper", title="cluster")
     return figure
+
+
+def _number_places(points: np.ndarray, labels: np.ndarray) -> dict[int, np.ndarray]:
+    """Return where to write the number of each cluster, the smallest first, so that it hides no other.
+
+    It is at the object nearest to the median of its cluster with no other number in a box around it.
+    """
+    box, places = np.array([0.04, 0.05]) * np.maximum(np.ptp(points, axis=0), 1e-300), dict[int, np.ndarray]()
+    clusters, sizes = np.unique(labels[labels >= 0], return_counts=True)
+    for k in clusters[np.argsort(sizes, kind="stable")].tolist():
+        own = points[labels == k]
+        own = own[np.argsort(np.linalg.norm((own - np.median(own, axis=0)) / box, axis=1), kind="stable")]
+        apart = [np.max(np.abs(own - place) / box, axis=1) for place in places.values()]
+        places[k] = own[int(np.argmax(np.min([np.ones(len(own)), *apart], axis=0)))]
+    return places
 
 
 # Heat maps
 
 
 def memberships(
-    consensus: Any, *, n_objects: int = 2_000, n_clusters: int = 40, random_state: SeedLike = 0
+    consensus: Any,
+    *,
+    n_objects: int = 2_000,
+    n_clusters: int = 40,
+    random_state: SeedLike = 0,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw the memberships of objects sorted by cluster and, within a cluster, by confidence.
 
     ``consensus`` is a ``Consensus``, a fitted clusterer, or an array ``(n_objects, n_clusters)``; of more
     than ``n_objects`` objects, a random sample is drawn. Next to each cluster is the number of its objects;
     clusters that share objects are neighbors (in VAT order). Clusters without objects are left out, and of
-    more than ``n_clusters`` the smaller ones with theirs. A store is read block by block.
+    more than ``n_clusters`` the smaller ones with their objects. A store is read block by block. The picture
+    goes into ``ax`` if it is given.
 
     Examples
     --------
@@ -429,8 +479,10 @@ def memberships(
     row_of[[*shown, -1]] = np.arange(len(shown) + 1)
     order = np.lexsort((-sampled.max(axis=1, initial=0.0), row_of[winners]))
     order = order[row_of[winners[order]] >= 0]
-    with new_figure(6.4, 1.1 + (0.25 if len(shown) <= 10 else 0.12) * max(len(shown), 4)) as figure:
-        axes = figure.subplots()
+    with one_panel(ax, 6.4, 1.1 + (0.25 if len(shown) <= 10 else 0.12) * max(len(shown), 4)) as (
+        figure,
+        axes,
+    ):
         shrink = min(1.0, 14 / max(len(shown), 1))
         draw_heat_map(axes, sampled[order][:, shown].T, "membership", aspect=20, shrink=shrink)
         color, width = (GUIDE, 0.6) if len(shown) <= 12 else (UNKNOWN, 0.4)
@@ -449,14 +501,19 @@ def memberships(
 
 
 def coassociation(
-    ensemble: Any, labels: Any = None, *, n_objects: int = 500, random_state: SeedLike = 0
+    ensemble: Any,
+    labels: Any = None,
+    *,
+    n_objects: int = 500,
+    random_state: SeedLike = 0,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw how often pairs of objects share a cluster, with the objects in VAT order.
 
     ``ensemble`` is an Ensemble, its path, or a table of labels; of more than ``n_objects`` objects, a random
-    sample is drawn. ``labels``, one for each object of the ensemble, a fitted clusterer or a `Consensus`, put
-    the objects of a cluster together, in VAT order, next to clusters that are often joined with it.
-    O(n_objects^2) time and memory.
+    sample is drawn, into ``ax`` if it is given. ``labels``, one for each object of the ensemble, a fitted
+    clusterer or a `Consensus`, put the objects of a cluster together, in VAT order, next to clusters that are
+    often joined with it. O(n_objects^2) time and memory.
 
     Examples
     --------
@@ -483,8 +540,7 @@ def coassociation(
     np.divide(n_agree, n_seen, out=share, where=n_seen > 0)
     np.fill_diagonal(share, 1.0)
     order = vat_order(1 - share) if sampled is None else _by_cluster(share, sampled)
-    with new_figure(4.4, 4.1) as figure:
-        axes = figure.subplots()
+    with one_panel(ax, 4.4, 4.1) as (figure, axes):
         words = "share of partitions that group the pair"
         draw_heat_map(axes, share[np.ix_(order, order)], words, shrink=0.7)
         axes.set(yticks=[], aspect="equal")
@@ -496,8 +552,12 @@ def coassociation(
             last = np.flatnonzero(np.diff(sampled[order], append=-2))  # row of each cluster
             middle, n_rows = last - np.diff(last, prepend=-1) / 2 + 0.5, np.diff(last, prepend=-1)
             names = [str(k) if k >= 0 else "none" for k in sampled[order[last]].tolist()]
-            named = np.flatnonzero(n_rows > len(rows) / 50)  # the names of others would hide each other
-            axes.set_yticks(middle[named], [names[k] for k in named])
+            named: list[int] = []  # the largest first; a name that would hide another is left out
+            for k in np.argsort(-n_rows, kind="stable").tolist():
+                if all(abs(middle[k] - middle[other]) > len(rows) / 30 for other in named):
+                    named.append(k)
+            named.sort()
+            axes.set_yticks(middle[named], [names[k] for k in named], fontsize=9 if len(named) <= 15 else 7)
             axes.set_ylabel("cluster")
     return figure
 
@@ -519,12 +579,12 @@ def _by_cluster(share: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.concatenate([part[vat_order(1 - share[np.ix_(part, part)])] for part in parts])
 
 
-def partitions(ensemble: Any) -> Figure:
+def partitions(ensemble: Any, *, ax: Axes | None = None) -> Figure:
     """Draw how far every two partitions agree, by the adjusted Rand index, with the partitions in VAT order.
 
-    ``ensemble`` is an Ensemble of labels, its path, or a table of labels; agreement is that of at most 2,048
-    sampled objects, see `bigcons.metrics.partition_agreement`. Of more than a thousand partitions, some are
-    drawn, evenly spaced.
+    ``ensemble`` is an Ensemble of labels, its path, or a table of labels; agreement is measured on at most
+    2,048 sampled objects, see `bigcons.metrics.partition_agreement`. Of more than a thousand partitions, some
+    are drawn, evenly spaced. They are drawn into ``ax`` if it is given.
 
     Examples
     --------
@@ -540,8 +600,7 @@ def partitions(ensemble: Any) -> Figure:
     index = index[others]
     np.fill_diagonal(index, 1.0)
     order = vat_order(1 - index)
-    with new_figure(5.0, 4.0) as figure:
-        axes = figure.subplots()
+    with one_panel(ax, 5.0, 4.0) as (figure, axes):
         draw_heat_map(axes, index[np.ix_(order, order)], "adjusted Rand index")
         axes.set_aspect("equal")
         step = -(-len(order) // 40)
@@ -561,25 +620,23 @@ def partitions(ensemble: Any) -> Figure:
 # In units of the graph: the radius of a node, the distance of neighbors, and the size of a weight.
 _RADIUS, _SPACING, _LABEL = 0.34, 1.35, np.array([0.26, 0.13])
 
-LEAST_OVERLAP = 0.05
-"""Memberships and shares from which on clusters overlap, by default."""
-
 
 def cluster_graph(
     consensus: Any,
     *,
     centroids: Any = None,
     glyph: Callable[[Axes, np.ndarray], object] | None = None,
-    threshold: float = LEAST_OVERLAP,
-    min_overlap: float = LEAST_OVERLAP,
+    threshold: float = 0.05,
+    min_overlap: float = 0.05,
     n_clusters: int = 12,
     client: object = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw the clusters as a graph: an arrow from a to b for the share of cluster a that also lies in b.
 
-    Arrows are as wide as their weights, those of `bigcons.metrics.cluster_overlap` (Lourenço et al. 2015,
+    Arrows are as wide as their weights, from `bigcons.metrics.cluster_overlap` (Lourenço et al. 2015,
     Figure 8), and have the color of the cluster they leave. Clusters that overlap much are neighbors on the
-    circle.
+    circle. Raises InvalidInputError if there is neither an arrow nor a centroid to draw.
 
     Parameters
     ----------
@@ -597,6 +654,8 @@ def cluster_graph(
         Maximum number of clusters to draw, the largest. Clusters without objects are left out.
     client
         Engine.
+    ax
+        Axes to draw into; by default a new figure.
 
     Examples
     --------
@@ -617,17 +676,22 @@ def cluster_graph(
         raise InvalidInputError(
             f"centroids has length {len(rows)}; give one for each of {len(sizes)} clusters."
         )
+    pairs = [(a, b) for a, b in itertools.permutations(shown.tolist(), 2) if overlap[a, b] >= min_overlap]
+    if rows is None and not pairs:
+        raise InvalidInputError(
+            f"there is no graph to draw: no cluster has a share of min_overlap={min_overlap:g} or more in "
+            "another; lower it, or draw memberships."
+        )
     places = _places_on_circle(np.maximum(overlap, overlap.T)[np.ix_(shown, shown)])
     margin = (_RADIUS + 0.06, _RADIUS + (0.06 if rows is None else 0.3))
     low, high = places.min(axis=0) - margin, places.max(axis=0) + margin
     width, height = min(1.25, 7.0 / (high - low)[0]) * (high - low)  # at most 7 inches
     width = max(width, 2.6)
-    with new_figure(width, height + 0.3) as figure:
+    with one_panel(ax, width, height + 0.3) as (figure, axes):
         from matplotlib.patches import Circle
 
-        axes = figure.subplots()
-        axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
-        axes.set_axis_off()
+        axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal", xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
         nodes = {}
         for k, (x, y) in zip(shown.tolist(), places.tolist(), strict=True):
             nodes[k] = Circle(
@@ -650,17 +714,15 @@ def cluster_graph(
                 inset.set_axis_off()
                 below = y - _RADIUS - 0.05
                 axes.text(x, below, ", ".join(words), ha="center", va="top", zorder=6)
-        caption = f"no cluster has a share of {min_overlap:g}\nor more in another"
         labels: list[np.ndarray] = []
-        for a, b in itertools.permutations(nodes, 2):
-            if overlap[a, b] >= min_overlap:
-                bend = 0.12 if a < b else 0.36
-                labels.append(_draw_arrow(axes, nodes[a], nodes[b], overlap[a, b], bend, labels))
-                caption = f"arrows: share of a cluster that\nlies in another, at least {min_overlap:g}"
+        for a, b in pairs:
+            bend = 0.12 if a < b else 0.36
+            labels.append(_draw_arrow(axes, nodes[a], nodes[b], overlap[a, b], bend, labels))
         n_full = int(np.count_nonzero(sizes))
         left_out = f"; {len(shown)} largest of {n_full} clusters" if len(shown) < n_full else ""
+        caption = f"arrows: share of a cluster that\nlies in another, at least {min_overlap:g}"
         caption = caption if width < 3.6 else caption.replace("\n", " ")
-        figure.supxlabel(f"{caption}{left_out}", fontsize=8)
+        axes.set_xlabel(f"{caption if pairs else 'no arrows'}{left_out}", fontsize=8)
     return figure
 
 
@@ -724,15 +786,14 @@ def _draw_arrow(
     return np.asarray(place)
 
 
-def tree(tree: Any, n_clusters: int | None = None) -> Figure:
-    """Draw a tree of clusters.
+def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) -> Figure:
+    """Draw a tree of clusters, into ``ax`` if it is given.
 
     ``tree`` is what `bigcons.consensus_tree` returned, or a clusterer or Consensus whose number of clusters
     was chosen; ``n_clusters``, by default the number recommended, or 2 where that is 1, says down to which
-    clusters. Splits that take off too few objects to count are passed over. From left to right, every column
-    is one split, as numbered in ``tree.table()``. Lines are as wide as their share of the
-    objects; the color of a split, and of its two sides, is its support. On the right are the clusters,
-    numbered largest first, with their shares.
+    clusters. Splits that take off too few objects to count are passed over. Every split is at its height, as
+    in ``tree.table()``. Lines are as wide as their share of the objects; the color of a split, and of its two
+    sides, is its support. On the right are the clusters, numbered largest first, with their shares.
 
     Examples
     --------
@@ -762,23 +823,23 @@ def tree(tree: Any, n_clusters: int | None = None) -> Figure:
         ends += [] if node in branches else [node]
     K, by_size = len(ends), sorted(ends, key=lambda node: (-sizes[node], min(members[node])))
     y = {node: float(K - 1 - at) for at, node in enumerate(ends)}
-    x = {node: float(2 * G - 1 - node) for node in branches}  # the number of the split
+    x = {node: float(tree.merges[node - G, 2]) for node in branches}
     for node in reversed(branches):
         y[node] = float(np.mean([y[side] for side in branches[node]]))
-    last = max(x.values(), default=0.0) + 1.0
+    last = max([0.0, *(float(tree.merges[node - G, 2]) for node in ends if node >= G)])  # of the next split
+    first = x.get(top, 1.0) + 0.1 * (x.get(top, 1.0) - last)
     is_roomy = K <= 20  # the support of every split is written beside it
-    with new_figure(6.2, max(1.6, 0.55 + (0.3 if is_roomy else 0.15) * K)) as figure:
+    with one_panel(ax, 6.2, max(1.6, 0.55 + (0.3 if is_roomy else 0.15) * K)) as (figure, axes):
         from matplotlib.cm import ScalarMappable
 
         scale = ScalarMappable(cmap="viridis_r")
         scale.set_clim(0.0, 1.0)
-        axes = figure.subplots()
 
         def draw_side(node: int, start: float, color: Any) -> None:
             ends, width = [start, x.get(node, last)], max(14.0 * shares[node], 1.0)
             axes.plot(ends, [y[node]] * 2, color=color, linewidth=width, solid_capstyle="butt")
 
-        draw_side(top, 0.0, GUIDE)
+        draw_side(top, first, GUIDE)
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
         for node, pair in branches.items():
             support = tree.support[node - G]
@@ -794,14 +855,13 @@ def tree(tree: Any, n_clusters: int | None = None) -> Figure:
         axes.yaxis.tick_right()
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
-        axes.set(xlim=(0.0, last), ylim=(-0.7, K - 0.3), xlabel="split, from the highest down")
-        axes.set_xticks(sorted(x.values())[:: max((K - 1) // 12, 1)])
+        axes.set(xlim=(first, last), ylim=(-0.7, K - 0.3), xlabel=f"height of the split ({tree.tree})")
         sampled = f", shares of {tree.sizes.sum():,} of them" if tree.is_sampled else ""
         number = 1 if n_clusters is None and tree.choice.n_clusters == 1 else K
         split = ", and its first split" if number < K else ""
         axes.set_title(f"{count_in_words(number)} of {tree.n_objects:,} objects{split}{sampled}", fontsize=9)
-        figure.colorbar(scale, ax=axes, label="support", pad=0.02, aspect=20, shrink=min(1.0, 12 / K),
-                        location="left")  # fmt: skip
+        axes.figure.colorbar(scale, ax=axes, label="support", pad=0.02, aspect=20, shrink=min(1.0, 12 / K),
+                             location="left")  # fmt: skip
     return figure
 
 

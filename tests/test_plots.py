@@ -6,10 +6,14 @@ import os
 import subprocess
 import sys
 from functools import partial
+from inspect import signature
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
+from scipy import stats
 
 from bigcons import HBGF, MCLA, ConsensusTree, choose_n_clusters, consensus_tree, plots
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
@@ -141,13 +145,13 @@ def test_cluster_graph__draws_an_arrow_for_every_overlap():
     assert png_bytes(figure).startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("n_clusters", [1, 2, 5, 8, 12])
+@pytest.mark.parametrize("n_clusters", [2, 5, 8, 12])
 def test_cluster_graph__arrows_pass_by_other_nodes_and_weights_hide_no_other(n_clusters):
     values = np.random.default_rng(n_clusters).dirichlet(np.full(n_clusters, 0.15), 300)
     figure = plots.cluster_graph(values, min_overlap=0.07)
     figure.draw_without_rendering()
     axes, circles, arrows = figure.axes[0], circles_of(figure), arrows_of(figure)
-    assert (len(arrows) > 0) == (n_clusters > 1)
+    assert arrows
     for a, b in itertools.combinations(circles, 2):
         assert np.hypot(*np.subtract(a.center, b.center)) > a.radius + b.radius + 0.2
     width, height = figure.get_size_inches()
@@ -178,12 +182,16 @@ def test_cluster_graph__places_clusters_that_overlap_next_to_each_other():
 def test_cluster_graph__leaves_out_empty_and_small_clusters_and_draws_centroids():
     values = np.zeros((100, 5))
     values[:50, 0], values[50:80, 2], values[80:, 4] = 1, 1, 1
-    texts = [text.get_text() for text in plots.cluster_graph(values).axes[0].texts]
-    assert texts == ["0\n50%", "2\n30%", "4\n20%"]
-    figure = plots.cluster_graph(values, n_clusters=2)
-    assert [text.get_text() for text in figure.axes[0].texts] == ["0\n50%", "2\n30%"]
-    assert "2 largest of 3 clusters" in figure.get_supxlabel()
-    assert not arrows_of(figure)
+    for drawn in (values, np.eye(12), np.ones((3, 1))):  # 12 lonely circles say nothing
+        with pytest.raises(InvalidInputError, match=r"no cluster has a share of min_overlap=0\.05 or mo"):
+            plots.cluster_graph(drawn)
+    shared = values.copy()
+    shared[:20, 2] = shared[:20, 0] = 0.5
+    shared[45:50, 4] = shared[45:50, 0] = 0.5
+    figure = plots.cluster_graph(shared, n_clusters=2)
+    assert [text.get_text().partition("\n")[0] for text in figure.axes[0].texts[:2]] == ["0", "2"]
+    assert "2 largest of 3 clusters" in figure.axes[0].get_xlabel()
+    assert len(circles_of(figure)) == 2
     centroids, seen = np.arange(20.0).reshape(5, 4), []
     insets = plots.cluster_graph(values, centroids=centroids).axes[0].child_axes
     np.testing.assert_array_equal([inset.lines[0].get_ydata() for inset in insets], centroids[::2])
@@ -199,13 +207,24 @@ def test_reliability__draws_the_bins_that_have_objects():
         (plots.reliability(found["a"]), [found["a"]]),
         (plots.reliability(found), found.values()),
     ):
-        _, *lines = figure.axes[0].lines
-        assert [len(patch.get_data().values) for patch in figure.axes[1].patches] == [15] * len(curves)
-        assert len(lines) == len(curves)
-        for line, curve in zip(lines, curves, strict=True):
+        axes, below = figure.axes
+        assert len(axes.containers) == len(below.patches) == len(curves)
+        for drawn, steps, curve in zip(axes.containers, below.patches, curves, strict=True):
+            line, _, (bars,) = drawn
             some = curve.n_objects > 0
-            np.testing.assert_array_equal(line.get_xydata(), np.c_[curve.confidence, curve.accuracy][some])
-            assert f"{curve.error:.3f}" in line.get_label()
+            x, y = np.c_[curve.confidence, curve.accuracy][some].T
+            np.testing.assert_array_equal(line.get_xydata(), np.c_[x, y])
+            np.testing.assert_array_equal(steps.get_data().values, curve.n_objects)
+            low, high = np.array([bar[:, 1] for bar in bars.get_segments()]).T
+            for n, share, least, most in zip(curve.n_objects[some], y, low, high, strict=True):
+                wilson = stats.binomtest(round(n * share), n).proportion_ci(0.95, "wilson")
+                np.testing.assert_allclose([least, most], [wilson.low, wilson.high], atol=1e-4)
+            assert f"{curve.error:.3f}" in drawn.get_label()
+        (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+        assert left < x.min()
+        assert x.max() < right
+        assert bottom < low.min()
+        assert top > high.max() > 0.999  # markers are inside
 
 
 def test_trust__draws_clusters_and_the_share_of_objects_below_each_confidence(tmp_path):
@@ -220,12 +239,23 @@ def test_trust__draws_clusters_and_the_share_of_objects_below_each_confidence(tm
         for name, column in (("mean confidence", "confidence"), ("stability", "stability")):
             np.testing.assert_array_equal(drawn[name], found.clusters[column].to_numpy()[order])
         assert [label.get_text() for label in left.get_yticklabels()] == [f"{k}: {sizes[k]}" for k in order]
-        heights = [line.get_ydata()[0] for line in left.lines]
-        assert len(set(heights)) == len(heights)  # none hides another
         (steps,) = right.patches
         values, edges, _ = steps.get_data()
         below = [(found.confidence < edge).mean() for edge in edges[1:-1]]
         np.testing.assert_allclose(values[:-1], below, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_clusters", [3, 25])
+def test_trust__no_marker_hides_another(n_clusters):
+    truth = np.repeat(np.arange(n_clusters), 20)
+    found = trust(np.repeat(truth[:, None], 6, axis=1), truth)  # all measures are 1
+    figure = plots.trust(found)
+    figure.draw_without_rendering()
+    left = figure.axes[0]
+    heights = np.concatenate([left.transData.transform(line.get_xydata())[:, 1] for line in left.lines])
+    assert len(left.lines) > 2
+    size = max(line.get_markersize() for line in left.lines) * figure.dpi / 72
+    assert np.diff(np.sort(heights)).min() > size
 
 
 def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_path):
@@ -240,7 +270,11 @@ def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_pat
             with pytest.raises(InvalidInputError, match="keeps no partitions; pass the ensemble"):
                 draw(found)
         for draw in of_consensuses:
-            assert draw(found).axes
+            if draw in (plots.cluster_graph, plots.convergence):  # the clusters share nothing, after one pass
+                with pytest.raises(InvalidInputError, match=r"there is no (graph|curve) to draw"):
+                    draw(found)
+            else:
+                assert draw(found).axes
     for draw in of_consensuses[:-1]:
         with pytest.raises(
             InvalidInputError, match=r"Ensemble (cannot be drawn so|has no memberships_); pass "
@@ -309,10 +343,15 @@ def test_tree__has_a_line_as_wide_as_its_share_and_colored_by_support_for_each_s
     names = [tick.get_text() for tick in axes.get_yticklabels()]
     assert sorted(names) == [f"{k}: {size / 200:.1%}" for k, size in enumerate(sizes)]
     across = [line for line in axes.lines if line.get_ydata()[0] == line.get_ydata()[-1]]
-    ends = {line.get_ydata()[0]: line for line in across if line.get_xdata()[-1] == 3}
+    next_split = tree.merges[-3, 2]
+    ends = {line.get_ydata()[0]: line for line in across if line.get_xdata()[-1] == next_split}
     widths = sorted((line.get_linewidth() for line in ends.values()), reverse=True)
     np.testing.assert_allclose(widths, 14 * sizes / 200)
-    assert [text.get_text() for text in axes.texts] == [f"{told:.2f}" for told in tree.support[-2:]]
+    assert [text.get_text() for text in axes.texts] == [f"{share:.2f}" for share in tree.support[:-3:-1]]
+    down = [line for line in axes.lines if line.get_ydata()[0] != line.get_ydata()[-1]]
+    np.testing.assert_allclose([line.get_xdata()[0] for line in down], tree.merges[:-3:-1, 2])
+    assert axes.get_xlim()[0] > tree.merges[-1, 2] > axes.get_xlim()[1] == next_split
+    assert axes.get_xlabel() == f"height of the split ({tree.tree})"
 
 
 def test_scatter__colors_every_object_by_its_cluster_and_pales_the_doubtful(tmp_path):
@@ -323,14 +362,91 @@ def test_scatter__colors_every_object_by_its_cluster_and_pales_the_doubtful(tmp_
     with pytest.warns(UnlabeledObjectsWarning):
         model = ConsensusTree(3, random_state=0).fit(labels, out=tmp_path / "c.zarr")
     points = rng.normal(size=(200, 2))
-    drawn = plots.scatter(points, model).axes[0].collections
-    assert [len(group.get_offsets()) for group in drawn] == [7, *np.bincount(model.labels_[7:])]
-    own = model.labels_ == 1
-    np.testing.assert_allclose(drawn[2].get_alpha(), 0.15 + 0.85 * model.trust_.confidence[own], rtol=1e-6)
-    stored = plots.scatter(points, Consensus.open(tmp_path / "c.zarr")).axes[0].collections
-    np.testing.assert_allclose(stored[2].get_alpha(), drawn[2].get_alpha(), rtol=1e-6)
-    assert len(plots.scatter(points, truth, n_objects=50).axes[0].collections) == 3
+    (drawn,) = plots.scatter(points, model).axes[0].collections
+    np.testing.assert_array_equal(drawn.get_offsets(), points)
+    for k in (-1, 0, 1, 2):
+        own = model.labels_ == k
+        colors = np.tile(to_rgba(plots.color_of(k)), (own.sum(), 1))
+        colors[:, 3] = 0.15 + 0.85 * model.trust_.confidence[own]
+        np.testing.assert_allclose(drawn.get_facecolors()[own], colors, rtol=1e-6)
+    (stored,) = plots.scatter(points, Consensus.open(tmp_path / "c.zarr")).axes[0].collections
+    np.testing.assert_allclose(stored.get_facecolors(), drawn.get_facecolors(), rtol=1e-6)
+    (some,) = plots.scatter(points, truth, n_objects=50).axes[0].collections
+    assert len(some.get_offsets()) == 50
     with pytest.raises(InvalidInputError, match=r"\(199, 2\); pass \(200, 2\)"):
         plots.scatter(points[1:], model)
     with pytest.raises(InvalidInputError, match="call fit first"):
         plots.scatter(points, ConsensusTree(3))
+
+
+def test_scatter__numbers_every_one_of_24_clusters_and_the_numbers_hide_no_other():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(24, size=6000)
+    points = rng.normal(size=(24, 2))[labels] + rng.normal(size=(6000, 2)) * 0.4  # close to each other
+    figure = plots.scatter(points, labels)
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert sorted(int(text.get_text()) for text in axes.texts) == list(range(24))
+    assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
+    assert len(set(map(plots.color_of, range(24)))) == 24
+    for text in axes.texts:  # at an object of the cluster
+        at = np.flatnonzero((points == text.get_position()).all(axis=1))
+        assert int(text.get_text()) in labels[at]
+
+
+def test_scatter__is_a_small_file_for_many_objects():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(24, size=60_000)
+    points = rng.normal(size=(24, 2))[labels] + rng.normal(size=(60_000, 2)) * 0.05
+    figure = plots.scatter(points, labels, n_objects=60_000)
+    assert len(plots.image_of(figure, "pdf")) < 300_000
+    assert len(plots.image_of(figure, "svg")) < 600_000
+
+
+def test_coassociation__no_name_of_a_cluster_hides_another():
+    truth = np.sort(np.random.default_rng(0).choice(30, p=np.arange(1, 31) / 465, size=500))
+    figure = plots.coassociation(np.repeat(truth[:, None], 4, axis=1), truth)
+    figure.draw_without_rendering()
+    boxes = [name.get_window_extent() for name in figure.axes[0].get_yticklabels()]
+    assert len(boxes) > 10
+    assert not any(one.overlaps(two) for one, two in itertools.pairwise(boxes))
+    largest = str(np.bincount(truth).argmax())
+    assert largest in [name.get_text() for name in figure.axes[0].get_yticklabels()]
+
+
+def test_plots_of_one_panel__draw_into_the_axes_given():
+    truth, labels = three_groups()
+    whole = Figure(layout="constrained")
+    draws = {
+        "scatter": lambda ax: plots.scatter(np.random.default_rng(0).normal(size=(60, 2)), truth, ax=ax),
+        "memberships": lambda ax: plots.memberships(some_memberships(), ax=ax),
+        "coassociation": lambda ax: plots.coassociation(labels, truth, ax=ax),
+        "partitions": lambda ax: plots.partitions(labels, ax=ax),
+        "cluster_graph": lambda ax: plots.cluster_graph(some_memberships(), threshold=0.0, ax=ax),
+        "tree": lambda ax: plots.tree(consensus_tree(labels, random_state=0), ax=ax),
+    }
+    for (name, draw), ax in zip(draws.items(), whole.subplots(2, 3).ravel(), strict=True):
+        assert draw(ax) is whole
+        alone = draw(None).axes[0]
+        assert ax.get_xlabel() == alone.get_xlabel() != "", name
+        assert len(ax.get_children()) == len(alone.get_children()) > 10, name
+        with pytest.raises(InvalidInputError, match="ax is Figure; pass one Axes of matplotlib"):
+            draw(whole)
+    assert png_bytes(whole).startswith(b"\x89PNG")
+    with_ax = {name for name in plots.__all__ if "ax" in signature(getattr(plots, name)).parameters}
+    assert with_ax == set(draws)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        {"pass": [1], "objective": [3.0]},
+        {"pass": [1, 2, 3], "objective": [3.0, 3.0, 3.0], "gap": [0.0, 0.0, 0.0]},
+        {"step": [1], "objective": [0.0], "gap": [0.5]},
+    ],
+)
+def test_convergence__of_a_single_point_is_refused_in_one_line(history):
+    with pytest.raises(InvalidInputError, match=r"no curve to draw: every pass, of [13], has ") as refusal:
+        plots.convergence(history)
+    assert "\n" not in str(refusal.value)

@@ -9,6 +9,7 @@ import base64
 import html
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from math import isnan
 from pathlib import Path
@@ -25,7 +26,7 @@ from bigcons.io.labels import names_of_rows, refuse_other_rows, stored_result
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, format_size, parse_size, row_blocks, rows_within
 from bigcons.methods import class_named
-from bigcons.metrics import cluster_overlap, cluster_profiles, partition_agreement, trust
+from bigcons.metrics import cluster_profiles, partition_agreement, trust
 from bigcons.run.results import count_clusters
 from bigcons.store.clusters import TRUST_ROW, ClusterTree, mergers, tree_in_words
 from bigcons.store.consensus import Consensus, cautions, clusters_in_words, fit_results
@@ -218,16 +219,14 @@ def figures_of(
     figures, solved = {}, source.consensus
     if source.memberships is not None:
         figures["memberships"] = plots.memberships(solved)
-        overlap = cluster_overlap(solved, plots.LEAST_OVERLAP, client=client)
-        if (overlap - np.diag(np.diag(overlap))).max() >= plots.LEAST_OVERLAP:
+        with suppress(InvalidInputError):  # clusters that share nothing
             figures["clusters"] = plots.cluster_graph(solved, client=client)
     if source.trust is not None:
         figures["trust"] = plots.trust(source.trust)
     tree = source.tree if tree is None else tree
     if tree is not None and len(tree.sizes) > 1:
         figures["tree"] = plots.tree(tree, max(source.n_clusters, 2))
-    unit = "pass" if "pass" in source.history else "step"
-    if len(source.history.get(unit, ())) > 1 and source.history.get("objective"):
+    with suppress(InvalidInputError):  # no objective, or the same in every pass
         figures["convergence"] = plots.convergence(source.history)
     if ensemble is not None:
         opened = as_ensemble(ensemble)
