@@ -168,7 +168,7 @@ def convergence(consensus: Any) -> Figure:
     --------
     >>> import bigcons as bc
     >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
-    >>> figure = bc.plots.convergence(bc.PCC(6, random_state=0).fit(ensemble))
+    >>> figure = bc.plots.convergence(bc.PCC(6, tol=1e-6, random_state=0).fit(ensemble))
     >>> figure.savefig("convergence.png")
     """
     history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
@@ -189,7 +189,7 @@ def convergence(consensus: Any) -> Figure:
     words = f"best objective: {best:,.0f}" if abs(best) >= 1e9 else f"best objective: {best:,.10g}"
     if not any((y > 0).any() for y in curves.values()):
         raise InvalidInputError(
-            f"there is no curve to draw: every pass, of {n}, has the same objective ({words}); read history."
+            f"there is no curve to draw: the objective has one value ({words}, passes: {n}); read history."
         )
     with new_figure(4.8, 0.7 + 1.3 * len(curves)) as figure:
         figure.suptitle(words, fontsize=9)

@@ -39,23 +39,22 @@ html_css_files = ["pages.css"]
 html_theme_options = {
     "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],
-    "header_links_before_dropdown": 6,  # one line in 1280 pixels
+    "header_links_before_dropdown": 11,  # one line in 1280 pixels, with a small button to search
+    "navbar_persistent": ["search-button"],
 }
-_pages = (
-    *(
-        "quickstart",
-        "choosing",
-        "methods",
-        "gallery",
-        "large-data",
-        "command-line",
-        "other-tools",
-        "pcc",
-        "faq",
-    ),
-    *("glossary", "comparison", "papers", "promises", "format", "architecture"),
-)
-html_sidebars = {page: [] for page in _pages}  # nothing below them to navigate to
+_contents = {
+    "For users": "Quickstart Choosing Methods Tasks Gallery Notebooks Large_data Command_line Other_tools "
+    "Questions API PCC Glossary",
+    "Background": "Evidence Comparison Papers Promises Format",
+    "For developers": "Architecture",
+}
+_pages = {
+    title: title.lower().replace("_", "-").replace("questions", "faq")
+    for titles in _contents.values()
+    for title in titles.split()
+}
+_alone = set(_pages.values()) - {"api", "notebooks"}
+html_sidebars = {page: [] for page in sorted(_alone)}  # nothing below them to navigate to
 # Links to the pages of others, where there is a network to look them up
 intersphinx_mapping: dict[str, tuple[str, None]] = {
     "dask": ("https://docs.dask.org/en/stable", None),
@@ -104,11 +103,18 @@ _write_copies(
 
 
 def setup(app):
-    """Let links of the pages lead to copies of tables, and show attributes with their words below them."""
+    """Let links lead to copies of tables and notebooks, add contents, show attributes with words below."""
 
-    def relink(_app, _page: str, source: list[str]) -> None:
-        for old, new in _of_tables.items():
+    def relink(_app, page: str, source: list[str]) -> None:
+        for old, new in {**_of_tables, "../notebooks/": "notebooks/"}.items():
             source[0] = source[0].replace(f"]({old}", f"]({new}")
+        if page == "notebooks":
+            source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\nnotebooks/*\n```\n"
+        if page == "index":  # not in the file, which a repository shows as it is
+            for caption, titles in _contents.items():
+                lines = [f"{title.replace('_', ' ')} <{_pages[title]}>" for title in titles.split()]
+                options = f":maxdepth: 1\n:caption: {caption}\n:hidden:"
+                source[0] += "\n".join(["\n```{toctree}", options, "", *lines, "```\n"])
 
     def tell_attributes(
         _app, what: str, _name: str, _object: object, _options: object, lines: list[str]

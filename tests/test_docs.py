@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import bigcons
+from bigcons.errors import UnlabeledObjectsWarning
 
 DOCS = Path(__file__).parents[1] / "docs"
 ROOMS = ("coassociation", "datasets", "errors", "federated", "generate", "metrics", "plots", "testing")
@@ -34,6 +35,29 @@ def test_pages__python_lines_run(page, tmp_path, monkeypatch):
     assert names["model"].labels_.size == names["model"].memberships_.shape[0]
 
 
+def test_tasks__every_recipe_does_what_its_page_says(tmp_path, monkeypatch):
+    pytest.importorskip("igraph")
+    monkeypatch.chdir(tmp_path)
+    cells, noise, draws, segments, numbers = blocks_of(DOCS / "tasks.md")
+    names, agreement = {}, bigcons.metrics.adjusted_rand
+    exec(compile(cells, "tasks", "exec"), names)
+    assert agreement(names["types"], names["obs"]["consensus"].astype(int)) > 0.9  # in the order of the cells
+    assert names["tree"].labels(3).shape == names["obs"].shape[:1]
+    with pytest.warns(UnlabeledObjectsWarning):
+        exec(compile(noise, "tasks", "exec"), names)
+    kept = names["labels"] >= 0
+    assert 0.4 < kept.mean() < 1
+    assert agreement(names["types"][kept], names["labels"][kept]) > 0.9
+    exec(compile(draws, "tasks", "exec"), names)
+    assert ", ".join(f"{loss:.2f}" for loss in names["losses"]) in draws
+    assert agreement(names["truth"], names["model"].labels_) > 0.95
+    exec(compile(segments, "tasks", "exec"), names)
+    assert agreement(names["group"], names["segments"].labels_) > 0.9
+    np.testing.assert_allclose(names["sizes"].sum(), names["survey"]["weight"].to_numpy().sum())
+    exec(compile(numbers, "tasks", "exec"), names)
+    assert names["matched"].table["event"].to_pylist() == ["kept"] * 3
+
+
 def test_index__example_is_of_clear_structure_and_shows_what_it_finds():
     (code,) = blocks_of(DOCS / "index.md")
     names = {}
@@ -41,6 +65,15 @@ def test_index__example_is_of_clear_structure_and_shows_what_it_finds():
         warnings.simplefilter("error")
         exec(compile(code, "index", "exec"), names)
     assert f"# {names['model'].labels_!r}" in code
+
+
+def test_choosing__first_example_gives_what_its_comment_says():
+    code = blocks_of(DOCS / "choosing.md")[0]
+    names = {}
+    exec(compile(code, "choosing", "exec"), names)
+    model = names["model"]
+    assert f"# {model.n_clusters_}, {model.has_structure_}" in code
+    assert 0.5 < names["sure"].mean() < 1
 
 
 def test_choosing__tree_has_what_its_comments_say():
