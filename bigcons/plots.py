@@ -168,7 +168,7 @@ def convergence(consensus: Any) -> Figure:
     --------
     >>> import bigcons as bc
     >>> ensemble, truth = bc.datasets.planted_ensemble(500, 20, random_state=0)
-    >>> figure = bc.plots.convergence(bc.PCC(6, tol=1e-6, random_state=0).fit(ensemble))
+    >>> figure = bc.plots.convergence(bc.MixtureModel(6, random_state=0).fit(ensemble))
     >>> figure.savefig("convergence.png")
     """
     history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
