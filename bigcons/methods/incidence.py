@@ -50,7 +50,7 @@ from bigcons.run.survey import MemoryPlan, Survey, block_label_bytes
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.trust.groups import reliability_of_overlaps
-from bigcons.weights import Weights, counted_labels, counts_of
+from bigcons.weights import Weights, counted_labels, counts_of, incidence_of
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -80,6 +80,7 @@ def check_overlaps_plan(
     if embedded and B > spectra.MOST_FOR_DENSE:
         # vectors, residuals and directions, their products, and copies
         table, n_tables = 8 * B * (-(-columns // 8) * 8), 16
+        held += 32 * n**2 if n <= spectra.MOST_FOR_DENSE else 0
     plan = MemoryPlan(
         held=n_tables * table + held + n * (memberships + (4 if in_memory else 0)),
         per_block=2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1),
@@ -356,7 +357,8 @@ def _embedding(
 ) -> Embedding:
     """Return the embedding of ``H^T W H`` (B, B) and ``C^(1/2)`` (B,), of at most ``n_columns`` columns.
 
-    It has fewer if N has a lower rank. Of few base clusters by a table of their overlaps, exactly.
+    It has fewer if N has a lower rank. Of few base clusters by a table of their overlaps, exactly, and of few
+    objects by their products.
     """
     from bigcons.kernels.cluster_tables import in_whole_vectors
 
@@ -365,6 +367,12 @@ def _embedding(
         overlaps *= scale[:, None]
         overlaps *= scale
         values, vectors = spectra.leading_eigenvectors(overlaps, n_columns)
+    elif ensemble.n_objects <= spectra.MOST_FOR_DENSE:
+        labels, n_passes = ensemble.read(0, ensemble.n_objects), 1
+        factor = incidence_of(labels, ensemble.offsets)
+        factor.data *= np.repeat(np.sqrt(weigh(labels)), np.diff(factor.indptr)) * scale[factor.indices]
+        values, left = spectra.leading_eigenvectors(spectra.products_of_rows(factor), n_columns)
+        vectors = spectra.with_signs((factor.T @ left) / np.sqrt(values))
     else:
         values, vectors, n_passes = leading_by_passes(ensemble, engine, weigh, scale, n_columns)
     singular_values = np.sqrt(values)

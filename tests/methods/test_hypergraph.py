@@ -196,6 +196,20 @@ def test_passes__find_the_eigenvectors_of_the_table(labels, n_vectors):
     np.testing.assert_allclose(matrix @ own, own * found, atol=1e-9 * values[0])
 
 
+@pytest.mark.parametrize("kind", ["labels", "memberships"])
+def test_embedding__of_few_objects_with_many_base_clusters_is_that_of_the_table(kind, monkeypatch):
+    labels = random_labels(70, 40, 60, 0.1)
+    ensemble = Ensemble.from_labels(labels)
+    if kind == "memberships":
+        ensemble = Ensemble.from_memberships([np.eye(60)[column] for column in np.maximum(labels.T, 0)])
+    assert ensemble.n_base_clusters > spectra.MOST_FOR_DENSE
+    by_objects = incidence.bipartite_embedding(ensemble, SERIAL, 5)
+    monkeypatch.setattr(spectra, "MOST_FOR_DENSE", ensemble.n_base_clusters)
+    by_table = incidence.bipartite_embedding(ensemble, SERIAL, 5)
+    np.testing.assert_allclose(by_objects.singular_values, by_table.singular_values, rtol=1e-9)
+    np.testing.assert_allclose(by_objects.table, by_table.table, atol=1e-8)
+
+
 def test_passes__have_the_same_bits_on_any_engine_and_from_a_store_and_take_memberships(tmp_path):
     ensemble, _ = planted_ensemble(600, 10, n_clusters=(3, 9), missing=0.3, random_state=2)
     stored = ensemble.save(tmp_path / "e.zarr", chunk_rows=64)
