@@ -413,6 +413,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "tree auto": ("tree", {"n_clusters": "auto"}),
     "pcc auto": ("pcc", {"n_clusters": "auto"}),
     "pcc entropy": ("pcc", {"weights": "entropy"}),
+    "pcc of 8 starts": ("pcc", {"n_init": 8}),
     "eac-average local": ("eac-average", {"weights": "local"}),
     "hbgf local": ("hbgf", {"weights": "local"}),
     "cspa local": ("cspa", {"weights": "local"}),
@@ -429,7 +430,7 @@ NUMBER_UNKNOWN = {"tree auto", "pcc auto", "same in every run"}
 """Contenders that are not given the number of classes: for networks."""
 
 SLOW = {
-    *("bce", "ccc", "ccu", "hgpa", "ipc", "spectral", "pcc entropy"),
+    *("bce", "ccc", "ccu", "hgpa", "ipc", "spectral", "pcc entropy", "pcc of 8 starts"),
     *("ensembleclustering hbgf", "pce lwea", "pce lwgp", "pce ecpcs_mc", "pce mdecbg"),
 }
 """Contenders that take a quarter of a second or more, and a variant."""

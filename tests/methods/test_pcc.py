@@ -301,7 +301,7 @@ def test_fit__of_labels_too_fine_says_so_in_one_line(how):
         ({"solver": "all", "pairs": "dense"}, "solver='all' is incompatible with pairs='dense'"),
         ({"solver": "newton"}, "solver='newton' is unknown"),
         ({"divergence": "l3"}, "divergence='l3' is unknown"),
-        ({"n_init": 0}, "n_init=0 is out of range; use an integer >= 1 or 'auto'."),
+        ({"n_init": 0}, "n_init=0 is out of range; use an integer >= 1."),
         ({"memory": "1kB", "pairs": 0.5}, "PCC needs .* over memory=1 kB; raise it to"),
         ({"max_iter": "paper"}, "max_iter='paper' with pairs='all', .*requires solver='heap'"),
         ({"max_iter": "paper", "pairs": 0.5, "solver": "blocked"}, "max_iter='paper' with pairs=0.5, "),
