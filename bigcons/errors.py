@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
@@ -268,6 +269,12 @@ def shown(names: Sequence[object]) -> str:
 def first_line(error: Exception) -> str:
     """Return the first line of an error, to quote in a message."""
     return next(filter(None, str(error).splitlines()), type(error).__name__).rstrip(".")[:160]
+
+
+def is_of_process(error: BaseException) -> bool:
+    """Return whether an error tells of a lack of memory or threads."""
+    words = "can't start new thread|failed to map segment|allocate memory"  # RuntimeError, ImportError
+    return isinstance(error, MemoryError) or re.search(words, str(error)) is not None
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

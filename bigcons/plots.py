@@ -607,7 +607,7 @@ def partitions(ensemble: Any, *, ax: Axes | None = None) -> Figure:
         shown = range(0, len(order), step)
         names = [ensemble.names[others[order[row]]] for row in shown]
         names = [name if len(name) <= 16 else f"{name[:8]}…{name[-7:]}" for name in names]
-        axes.set_yticks(shown, names, fontsize=9 if len(shown) <= 20 else 6)
+        axes.set_yticks(shown, names, parse_math=False, fontsize=9 if len(shown) <= 20 else 6)
         every = "" if step == 1 else f", one in {step} named"
         of_all = "" if len(order) == ensemble.n_partitions else f" of {ensemble.n_partitions:,}"
         axes.set_xlabel(f"{len(order):,}{of_all} partitions in VAT order{every}")

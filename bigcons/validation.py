@@ -115,6 +115,8 @@ def check_path(path: object) -> str:
         raise InvalidInputError(
             f"{_shown(path)} is not a valid path; pass a local path or a URL such as s3://bucket/path."
         )
+    if any("\ud800" <= letter <= "\udfff" for letter in text):  # which no head can hold
+        raise InvalidInputError(f"{_shown(path)} is a path that is not in UTF-8; rename it.")
     return text
 
 

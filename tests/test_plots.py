@@ -302,6 +302,14 @@ def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_pat
         assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize("name", ["cost $a$ in $", "$^_$", "$\\bad{$", "a_b^c", "100 $"])
+def test_partitions__are_named_as_they_are(name):
+    labels = three_groups()[1]
+    figure = plots.partitions(Ensemble.from_labels(labels[:, :3], names=["a", name, "c"]))
+    png_bytes(figure)
+    assert name in [label.get_text() for label in figure.axes[0].get_yticklabels()]
+
+
 def test_plots__show_themselves_and_leave_global_state_alone():
     code = (
         "import numpy as np, pickle, sys\n"

@@ -541,6 +541,9 @@ def place(features: tuple[str, ...], folder: str, out: str, id: str | None, **op
         emit(result, cli.facts({**result, "sizes": words}))
 
 
+PICTURES = (".png", ".pdf", ".svg")
+
+
 @command(
     argument("store", type=PATH),
     option("-k", "--n-clusters", type=click.IntRange(min=2), help="Clusters down to which to show it.  "
@@ -582,7 +585,7 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     top = rows[: int((reached < (n_clusters or 2 * cut.choice.n_clusters)).sum()) + 1]
     written = []
     if out is not None:
-        if (suffix := Path(out).suffix.lower()) in (".png", ".pdf", ".svg"):
+        if (suffix := Path(out).suffix.lower()) in PICTURES:
             with new_file(out, overwrite=overwrite) as file:
                 bc.plots.tree(cut, n_clusters).savefig(file, format=suffix[1:])
         else:
@@ -643,9 +646,12 @@ def plot(consensus: str, out: str, overwrite: bool, **options: Any) -> None:
     of partitions.
     """
     from bigcons.disk.commit import new_file, refuse_existing_file
+    from bigcons.io.sources import refuse_inputs
     from bigcons.report import figures_of
 
-    folder = Path(out)
+    if (folder := Path(out)).suffix.lower() in PICTURES or folder.is_file():
+        raise InvalidInputError(f"{out} is no folder, for several figures; choose one.", parameter="out")
+    refuse_inputs(out, options["ensemble"])
     figures = figures_of(consensus, **options)
     if not figures:
         raise InvalidInputError(f"{consensus} has nothing to draw; give --ensemble as well.")
@@ -672,7 +678,8 @@ def export(consensus: str, out: str, **options: Any) -> None:
     """Write the labels of CONSENSUS to a file.
 
     The file has one row per object, in order: its id, if it has one, under the name it came with, and its
-    label, -1 if no partition labeled it.
+    label, -1 if no partition labeled it. Ids are written as they are: spreadsheets take those that begin with
+    =, +, - or @ for formulas.
     """
     target, solved = cli.destination(out), bc.Consensus.open(consensus)
     solved.export(target, **options)

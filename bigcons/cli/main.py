@@ -21,7 +21,7 @@ import click
 import bigcons
 from bigcons.cli import commands as _commands  # noqa: F401 - which fills COMMANDS
 from bigcons.cli.options import COMMANDS, JSON, OPTIONS, emit, shown, with_options
-from bigcons.errors import BigconsError, InvalidInputError
+from bigcons.errors import BigconsError, InvalidInputError, is_of_process
 from bigcons.progress import ProgressBar
 
 REFUSED = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
@@ -97,7 +97,9 @@ class Group(click.Group):
             except click.UsageError as error:
                 _emit_error(ctx, error.format_message())
                 raise
-            except (BigconsError, OSError, MemoryError) as error:
+            except Exception as error:
+                if not isinstance(error, (BigconsError, OSError)) and not is_of_process(error):
+                    raise
                 if getattr(error, "errno", None) in REFUSED and getattr(error, "filename", "") is None:
                     raise  # of standard output: files are told with their names
                 flags, message = ctx.meta[OPTIONS], _reason(error)
@@ -123,7 +125,9 @@ def _emit_error(ctx: click.Context, reason: str) -> None:
 
 def _reason(error: BaseException) -> str:
     """Return the message of an error; of an operating system error, with its file and a remedy."""
-    if isinstance(error, BigconsError) or not isinstance(error, OSError) or error.filename is None:
+    if not isinstance(error, (BigconsError, OSError)):
+        return f"{str(error) or 'Memory is exhausted'}; give the process more memory or threads."
+    if isinstance(error, BigconsError) or error.filename is None:
         return str(error)
     return f"{error.filename}: {error.strerror}; check the path or choose another."
 

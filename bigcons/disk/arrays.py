@@ -11,6 +11,7 @@ import json
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -252,8 +253,20 @@ class ZarrArray:
                 raise ValueError(f"chunks of {self.chunks}, of no size or above 2 GiB")
 
     def __getitem__(self, rows: slice) -> np.ndarray:
+        """Return rows; raises CorruptStoreError if a chunk is missing that Zarr would take for zeros.
+
+        With another fill value, which somebody chose, such a chunk is one of it.
+        """
         place, what = self.place, f"is damaged: rows {rows.start} to {rows.stop} cannot be read"
-        with decoding(lambda reason: corrupt(place, f"{what} ({reason})", "restore it.")), place.for_zarr():
+        remedy = "restore it, or write empty chunks, too, as Zarr does with write_empty_chunks=True."
+        with decoding(lambda reason: corrupt(place, f"{what} ({reason})", remedy)), place.for_zarr():
+            spans = [rows.indices(self.shape[0])[:2], *((0, n) for n in self.shape[1:])]
+            parts = (range(a // c, -(-b // c)) for (a, b), c in zip(spans, self.chunks, strict=True))
+            for key in map(self._array.metadata.encode_chunk_key, product(*parts)):
+                file = place / key
+                is_there = file.is_file() and (file.stamp() or (0,))[0]
+                if not is_there and not self._array.fill_value:
+                    raise ValueError(f"chunk {key} is missing or empty")
             return np.asarray(self._array[rows])
 
 

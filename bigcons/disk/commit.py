@@ -160,6 +160,8 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
     """
     place = places.place_of(path)
     refuse_existing(place, overwrite, kind)
+    if isinstance(place, places.DiskPlace):
+        place = places.DiskPlace(place.path.resolve())  # a link stays
     aside: Any = _renamed_folder if isinstance(place, places.DiskPlace) else _named_folder
     with place.lock() as check_lock, places.disk_errors(place), aside(place, check_lock) as folder:
         refuse_existing(place, overwrite, kind)
@@ -347,7 +349,7 @@ def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
     What killed writers of the same file left is removed first. Raises StoreExistsError if ``path`` exists and
     must not be replaced, StoreError if the disk is full.
     """
-    target = refuse_existing_file(path, overwrite)
+    target = refuse_existing_file(path, overwrite).resolve()  # a link stays
     with suppress(OSError):
         for entry in target.parent.iterdir():
             is_of_path = entry.name.rpartition(".")[0].rpartition(".")[0] == f".{target.name}"

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from bigcons.errors import BigconsError, CorruptStoreError, DamagedFileError
+from bigcons.errors import BigconsError, CorruptStoreError, DamagedFileError, first_line, is_of_process
 
 if TYPE_CHECKING:
     from bigcons.disk.buckets import BucketPlace
@@ -84,12 +84,11 @@ def decoding(broken: Callable[[str], Exception]) -> Iterator[None]:
     """Raise what ``broken`` makes of the reason for an error of a codec, which may be of any type."""
     try:
         yield
-    except (MemoryError, BigconsError):
-        raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        is_of_system = isinstance(error, OSError) and error.errno is not None
+        if isinstance(error, BigconsError) or is_of_process(error) or is_of_system:
             raise
-        raise broken((str(error) or type(error).__name__).splitlines()[0][:120]) from None
+        raise broken(first_line(error)) from None
 
 
 def read_json(place: Place, at_most: int = MOST_JSON_BYTES) -> Any:

@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -72,13 +72,13 @@ class DiskPlace:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def stamp(self) -> Hashable:
-        """Return a value that changes when the file is replaced; None if it does not exist."""
+    def stamp(self) -> tuple[int, ...] | None:
+        """Return the size of the file, and numbers that change when it does; None if it does not exist."""
         try:
             found = self.path.stat()
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
     def read(self, at_most: int = MOST_BYTES) -> bytearray:
         """Return the content of the file.

@@ -18,7 +18,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -425,7 +425,12 @@ _INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 def pandas_index(schema: pa.Schema) -> int | None:
     """Return the position of the column that was the index of a data frame; None if none was."""
-    stored = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    stored = None
+    with suppress(
+        ValueError, LookupError, TypeError, RecursionError
+    ):  # without metadata, or others' of this name
+        stored = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
+    stored = stored if isinstance(stored, list) else []
     names = [name for name in stored if isinstance(name, str) and name in schema.names]
     names = names or [name for name in schema.names if _INDEX_NAME.fullmatch(name)]
     if len(names) > 1:
@@ -713,7 +718,10 @@ def _open_npy(path: Path) -> Source:
     """
     check_file(path)
     with reading(path, ".npy of numbers or fixed-width text (pickles are never loaded)"):
-        header = np.lib.format.open_memmap(path, mode="r")
+        try:
+            header = np.lib.format.open_memmap(path, mode="r")
+        except MemoryError:  # of the parser
+            raise ValueError("its head is none") from None
         if not header.dtype.itemsize:
             raise ValueError("its type holds nothing")
     source = array_source(header.reshape(-1, 1) if header.ndim == 1 else header, str(path))

@@ -21,7 +21,6 @@ import logging
 import os
 import pickle
 import stat
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, wraps
@@ -33,6 +32,10 @@ import numba
 from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
+
+from bigcons.disk.files import open_file
+from bigcons.disk.places import atomic_file
+from bigcons.errors import StoreError
 
 logger = logging.getLogger("bigcons")
 
@@ -131,8 +134,9 @@ class _Entries:
         try:
             if key is None or not _is_safe(self._folder):
                 return None
-            content = self._path(key).read_bytes()
-        except OSError:
+            with open_file(self._path(key), 1 << 28) as file:
+                content = file.read()
+        except (OSError, StoreError):
             return None
         return pickle.loads(content[32:]) if _seal(key, content[32:]) == content[:32] else None  # noqa: S301
 
@@ -141,10 +145,8 @@ class _Entries:
         if key is None:
             return
         content = dumps(data)
-        with suppress(OSError):
-            with tempfile.NamedTemporaryFile(dir=self._folder, suffix=".tmp", delete=False) as file:
-                file.write(_seal(key, content) + content)
-            Path(file.name).replace(self._path(key))
+        with suppress(OSError), atomic_file(self._path(key), durable=False) as file:
+            file.write(_seal(key, content) + content)
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{self._base}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.nbc"

@@ -375,8 +375,12 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def _fingerprint(self, ensemble: Ensemble, seed: int) -> dict[str, Any]:
         """Return the facts that a resumed solve must share with the interrupted one."""
         free = ("max_iter", "memory", "client", "out", "resume", "random_state")
-        parameters = self.get_params(deep=False).items()
-        words = {name: _in_words(value) for name, value in parameters if name not in free}
+        words = {}
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, (int, np.integer)) and isinstance(getattr(type(self), name, None), float):
+                value = float(value)
+            if name not in free:
+                words[name] = _in_words(value)
         if (pairs := self._given_pairs()) is not None:
             words["pairs"] += f", {pairs.digest()}"
         ids = ensemble.id_column
@@ -765,6 +769,7 @@ def _in_words(value: Any) -> str:
         return f"{type(value).__name__}({', '.join(given)})"
     if isinstance(value, (list, tuple)) and any(isinstance(item, ConsensusClusterer) for item in value):
         return f"[{', '.join(map(_in_words, value))}]"
+    value = value.item() if isinstance(value, np.generic) else value
     if not hasattr(value, "__array__"):
         return repr(value)
     values = np.ascontiguousarray(value)

@@ -233,7 +233,8 @@ class Consensus(stores.Objects):
         ``cluster_0``, ``cluster_1``, .... ``confidence`` adds ``confidence``, ``second_labels`` and
         ``second_confidence``, see `trust`; below ``min_confidence``, a label is -1. An open binary file gets
         comma-separated values. A few blocks are in memory at a time, and no partial file is left behind. A
-        file of labels can be imported as one partition.
+        file of labels can be imported as one partition. Text is written as it is: spreadsheets take ids that
+        begin with =, +, - or @ for formulas.
 
         Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
         ``path`` exists; with ``overwrite`` a file there is replaced.

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 import scipy.sparse
 
@@ -398,3 +399,16 @@ def test_metrics_take_a_consensus_in_place_of_its_labels(tmp_path):
     for x in (bc.PCC(3), ensemble):
         with refused(r"call fit first|pass one that was made of it"):
             bc.metrics.adjusted_rand(TRUTH, x)
+
+
+ODD = [b"", b"[]", b"3", b"null", b"\xff", b"[" * 100_000, b"{}"]
+ODD += [b'{"index_columns": %s}' % value for value in (b"null", b"3", b'"u"', b'{"u": 0}', b'[["u"]]', b"[]")]
+
+
+@pytest.mark.parametrize("stated", ODD, ids=lambda stated: repr(stated[:30]))
+def test_metadata_that_only_have_the_name_of_those_of_pandas_name_no_rows(stated, tmp_path):
+    table = pa.table({"u": [0, 1, 1], "v": [0, 0, 1]}).replace_schema_metadata({b"pandas": stated})
+    pa.parquet.write_table(table, tmp_path / "x.parquet")
+    for source in (table, tmp_path / "x.parquet"):
+        ensemble = Ensemble.from_labels(source)
+        assert (ensemble.names, ensemble.id_column) == (["u", "v"], None)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from matplotlib.figure import Figure
 
 import bigcons
 from bigcons import Consensus, Ensemble, PairTable
@@ -231,10 +232,31 @@ def test_plot__draws_every_figure(consensus, ran, run):
     figures = ran(f"plot {consensus} -o figures --ensemble ensemble.zarr")["figures"]
     drawn = ["coassociation", "memberships", "partitions", "trust"]  # clusters do not overlap
     assert names("figures") == [f"{name}.png" for name in drawn]
-    assert_fails_in_one_line(run(f"plot {consensus} -o labels.csv"), "labels.csv")
+    for out in ("labels.csv", "p.png", "p.SVG"):
+        told = run(f"plot {consensus} -o {out}")
+        assert_fails_in_one_line(told, f"{out} is no folder", status=2)
+    assert not Path("p.png").exists()
     assert all(Path(figure).read_bytes().startswith(b"\x89PNG") for figure in figures)
     assert_fails_in_one_line(run(f"plot {consensus} -o figures"), "exists", "--overwrite")
     assert run(f"plot {consensus} -o figures --overwrite --scheduler serial").exit_code == 0
+
+
+def test_plot__that_is_interrupted_leaves_nothing_and_is_repeated(consensus, run, monkeypatch):
+    drawn, save = [], Figure.savefig
+
+    def savefig(figure, *arguments, **options):
+        drawn.append(figure)
+        if len(drawn) == 2:
+            raise KeyboardInterrupt
+        save(figure, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Figure, "savefig", savefig)
+        result = run(f"plot {consensus} -o figures")
+    assert result.exit_code == 130
+    assert "repeat the command" in result.stderr
+    assert names("figures") == []
+    assert run(f"plot {consensus} -o figures").exit_code == 0
 
 
 def test_export__writes_what_the_library_writes(consensus, run, ran):
@@ -353,8 +375,8 @@ def test_warnings__are_one_line_each_and_the_same_is_shown_once(run, monkeypatch
         raise MemoryError("Unable to allocate 37.3 GiB")
 
     monkeypatch.setattr("bigcons.disk.commit.read_head", warn)
-    lines = run("info e.zarr").stderr.splitlines()
-    assert lines == ["Warning: one", "Warning: two", "Error: Unable to allocate 37.3 GiB"]
+    lines, remedy = run("info e.zarr").stderr.splitlines(), "; give the process more memory or threads."
+    assert lines == ["Warning: one", "Warning: two", f"Error: Unable to allocate 37.3 GiB{remedy}"]
 
 
 @pytest.mark.parametrize(

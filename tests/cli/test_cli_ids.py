@@ -1,6 +1,7 @@
 """The walk of a user whose rows have ids: a folder of files in, labels to join by out, standard streams."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -143,3 +144,15 @@ def test_repeated__finds_its_result_unless_an_option_or_the_input_has_changed(ok
     )
     assert (out.read_bytes(), out.stat().st_mtime_ns) == before
     assert ok(f"{line} --overwrite").stderr == ""
+
+
+def test_import__of_a_file_that_was_changed_in_place_to_the_same_size_and_time_is_another(ok, run):
+    Path("l.csv").write_text("a,b\n0,1\n1,0\n")
+    before = Path("l.csv").stat()
+    line = "import l.csv -o out.zarr"
+    ok(line)
+    assert "already holds" in ok(line).stderr
+    with Path("l.csv").open("r+") as file:
+        file.write("a,b\n0,0\n")
+    os.utime("l.csv", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert "other contents of l.csv" in run(line).stderr

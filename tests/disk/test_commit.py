@@ -69,6 +69,22 @@ def test_outputs__inside_another_store_are_refused(tmp_path):
     make_store(tmp_path / "s.partial/t", 1)  # a name that begins alike
 
 
+def test_outputs__through_a_link_replace_what_it_leads_to_and_leave_the_link(tmp_path):
+    (tmp_path / "real").mkdir()
+    make_store(tmp_path / "real/s", 1)
+    (tmp_path / "real/f.csv").write_text("old")
+    for name in ("s", "f.csv"):
+        (tmp_path / name).symlink_to(tmp_path / "real" / name)
+    make_store(tmp_path / "s", 2, overwrite=True)
+    with commit.new_file(tmp_path / "f.csv", overwrite=True) as file:
+        file.write(b"new")
+    assert (tmp_path / "s").is_symlink()
+    assert (tmp_path / "f.csv").is_symlink()
+    assert commit.read_head(tmp_path / "real/s", "pairs").body == {"value": 2}
+    assert (tmp_path / "real/f.csv").read_text() == "new"
+    assert (names_in(tmp_path), names_in(tmp_path / "real")) == (["f.csv", "real", "s"], ["f.csv", "s"])
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_new_store__leaves_nothing_after_a_failure(tmp_path, overwrite):
     path = tmp_path / "s"

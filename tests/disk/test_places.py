@@ -33,6 +33,13 @@ def test_check_path__rejects_anything_else(value):
     refused(check_path, value)
 
 
+@pytest.mark.parametrize("name", [b"caf\xe9.csv", b"\xff/e.zarr"])
+def test_check_path__refuses_names_that_are_not_in_utf_8(name):
+    with pytest.raises(InvalidInputError, match="is a path that is not in UTF-8; rename it") as told:
+        check_path(Path(os.fsdecode(name)))
+    assert str(told.value).isascii()
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -11,6 +11,7 @@ import tracemalloc
 import google_crc32c
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 import zarr
 from click.testing import CliRunner
@@ -104,6 +105,62 @@ def features_in_zarr(folder, **changes):
 def test_open_features__refuses_hostile_zarr(tmp_path, changes):
     path = features_in_zarr(tmp_path, **changes)
     refused(lambda: open_features(path).read(0, 10))
+
+
+LAYOUTS = {"chunks": {}, "shards": {"shards": (20, 4)}, "shards that end early": {"shards": (50, 4)}}
+
+
+@pytest.mark.parametrize("how", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("kind", ["missing", "empty", "a folder", "a pipe"])
+@pytest.mark.parametrize(
+    "read",
+    [lambda path: Ensemble.from_labels(path), lambda path: open_features(path).read(0, 70)],
+    ids=["labels", "features"],
+)
+def test_zarr_of_others__no_lost_chunk_is_read_as_zeros(tmp_path, how, kind, read):
+    path, values = tmp_path / "f.zarr", np.arange(420).reshape(70, 6) % 5 + 1
+    zarr.create_array(path, shape=values.shape, chunks=(10, 2), dtype="i4", zarr_format=3, **how)[:] = values
+    read(path)
+    lost = sorted(file for file in (path / "c").rglob("*") if file.is_file())[-1]
+    if kind in ("missing", "empty"):
+        lost.unlink()
+        lost.with_name(lost.name if kind == "empty" else "another").touch()
+    else:
+        replace_by(lost, kind)
+    with pytest.raises(CorruptStoreError, match="restore it, or write empty chunks") as told:
+        read(path)
+    assert f"chunk {lost.relative_to(path)} is missing or empty" in str(told.value)
+
+
+LACKS = {
+    "memory": MemoryError("Unable to allocate 3 TiB"),
+    "threads": RuntimeError("can't start new thread"),
+    "a library": ImportError("libparquet.so: failed to map segment from shared object"),
+    "the system": OSError(12, "Cannot allocate memory"),
+}
+
+
+@pytest.mark.parametrize("lack", LACKS)
+@pytest.mark.parametrize("name", ["x.zarr", "e.zarr", "e.parquet", "x.parquet", "x.csv"])
+def test_read__a_lack_of_memory_or_threads_is_no_damage(tmp_path, monkeypatch, name, lack):
+    labels, path = np.arange(40).reshape(20, 2) % 3, tmp_path / name
+    if name.startswith("e."):
+        Ensemble.from_labels(labels).save(path)
+    elif name == "x.zarr":
+        zarr.create_array(path, data=labels, zarr_format=3)
+    else:
+        table = pa.table({"a": labels[:, 0], "b": labels[:, 1]})
+        (parquet.write_table if name == "x.parquet" else pa.csv.write_csv)(table, path)
+
+    def fail(*_, **__):
+        raise LACKS[lack]
+
+    for place in ("zarr.Array.__getitem__", "numcodecs.zstd.decompress", "pyarrow.csv.open_csv"):
+        monkeypatch.setattr(place, fail)
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile", fail)
+    with pytest.raises(type(LACKS[lack])) as told:
+        Ensemble.from_labels(path)
+    assert told.value is LACKS[lack]
 
 
 @pytest.mark.parametrize(

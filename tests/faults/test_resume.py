@@ -158,6 +158,16 @@ def test_fit__without_a_random_state_finds_a_finished_run_of_any_seed(stored, tm
         assert Consensus.open(out).provenance["seed"] == seed
 
 
+@pytest.mark.parametrize("tol", [0, np.int64(0), np.float64(0)])
+def test_fit__finds_the_result_of_a_run_with_the_same_numbers_of_other_types(stored, tmp_path, tol):
+    asked = {"random_state": 0, "max_iter": 2, "out": tmp_path / "c.zarr"}
+    model = PCC(5, tol=0.0, **asked).fit(stored)
+    again = PCC(np.int32(5), tol=tol, **asked).fit(stored)
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    with pytest.raises(StoreExistsError, match=r"tol=0\.0, not 1e-09"):
+        PCC(5, tol=1e-9, **asked).fit(stored)
+
+
 @pytest.mark.parametrize("method", ["pcc", "mixture", "ivc", "cspa"])
 def test_fit__finds_the_result_of_a_finished_run(stored, tmp_path, method, caplog):
     out = tmp_path / "consensus.zarr"

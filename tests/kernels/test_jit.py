@@ -1,5 +1,6 @@
 """Compiled kernels on disk: found by another process, never mistaken, harmless if damaged."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -50,10 +51,13 @@ def test_jit__later_processes_find_what_others_compiled_at_the_same_time(tmp_pat
         said += [process.communicate(timeout=600)[0].split() for process in started]
     assert len({value for *_, value in said}) == 1  # the same bits, compiled or loaded
     assert said[-1][:2] == ["1", "2"]  # found: without and with functions as arguments
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert not list(tmp_path.rglob("*.partial"))
 
 
-@pytest.mark.parametrize("fault", ["cut", "flipped", "exchanged", "edited", "foreign", "unwritable"])
+FAULTS = ["cut", "flipped", "exchanged", "edited", "foreign", "unwritable", "a pipe", "a device", "200 GB"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_jit__damaged_or_foreign_entries_are_compiled_anew(tmp_path, monkeypatch, fault):
     entries = _jit._Entries(tmp_path, "kernel")
     entries.save("of int8", ["code of int8"])
@@ -74,12 +78,29 @@ def test_jit__damaged_or_foreign_entries_are_compiled_anew(tmp_path, monkeypatch
             pytest.skip("no POSIX permissions")
         tmp_path.chmod(0o777)
         _jit._is_safe.cache_clear()
+    elif fault == "200 GB":  # on the disk nothing
+        os.truncate(file, 200_000_000_000)
     else:
         file.unlink()
-        file.mkdir()
+        if fault == "a pipe":
+            os.mkfifo(file)
+        elif fault == "a device":
+            file.symlink_to("/dev/zero")
+        else:
+            file.mkdir()
     assert entries.load("of int8") is None
     entries.save("of int8", ["code of int8"])
     assert entries.load("of int8") == (None if fault in ("foreign", "unwritable") else ["code of int8"])
+
+
+def test_jit__an_entry_that_a_full_disk_does_not_take_leaves_nothing(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    entries = _jit._Entries(tmp_path, "kernel")
+    monkeypatch.setattr(Path, "replace", fail)
+    entries.save("of int8", ["code of int8"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_jit__never_keeps_the_function_of_a_user():
