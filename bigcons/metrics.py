@@ -46,11 +46,11 @@ from bigcons.trust.confidence import trust
 from bigcons.validation import check_choice, check_int, check_number, check_partition_weights
 
 __all__ = [
-    "adjusted_rand", "anmi", "average_criterion", "cluster_centroids", "cluster_overlap", "cluster_profiles",
-    "compactness", "consistency_index", "contingency", "error_roc", "error_roc_auc", "expected_loss",
-    "jensen_shannon", "learning_curve", "matching_accuracy", "micro_precision", "nmi", "pac", "paired_t_test",
-    "partition_agreement", "pcc_objective", "purity", "rand_index", "relative_nmi", "reliability", "trust",
-    "van_dongen", "variation_of_information", "vat_order",
+    "adjusted_rand", "anmi", "average_criterion", "cluster_centroids", "cluster_names", "cluster_overlap",
+    "cluster_profiles", "compactness", "consistency_index", "contingency", "error_roc", "error_roc_auc",
+    "expected_loss", "jensen_shannon", "learning_curve", "matching_accuracy", "micro_precision", "nmi", "pac",
+    "paired_t_test", "partition_agreement", "pcc_objective", "purity", "rand_index", "relative_nmi",
+    "reliability", "trust", "van_dongen", "variation_of_information", "vat_order",
 ]  # fmt: skip
 
 _MODES = {"greedy": tables.greedy_accuracy, "majority": tables.purity, "hungarian": tables.matching_accuracy}
@@ -373,6 +373,56 @@ def average_criterion(
     """
     of_tables = tables.SYMMETRIC[check_choice("criterion", criterion, tuple(tables.SYMMETRIC))]
     return _mean_and_coverage(of_tables, x, labels, weights, client, weighted=weighted)[0]
+
+
+def cluster_names(x: Any, labels: Any, *, client: object = None) -> dict[Any, str]:
+    """Return a name of each cluster: the label in text that its objects have most often, in all partitions.
+
+    For partitions that share names, such as cell types by several annotators. Of clusters with the same name
+    those after the first get a number: "T cell", "T cell 2". Of names as frequent, the first in alphabetical
+    order counts. Partitions whose labels are numbers count for nothing.
+
+    Parameters
+    ----------
+    x
+        An ensemble, or anything `Ensemble.from_labels` takes.
+    labels
+        ``(n_objects,)``, as in `contingency`: its labels are the keys of what is returned.
+    client
+        Engine.
+
+    One pass over the ensemble. Raises InvalidInputError if the lengths differ, or the objects of a cluster
+    have no label in text.
+
+    Examples
+    --------
+    >>> import bigcons as bc
+    >>> types = [["T cell", "T cell"], ["T cell", "NK"], ["B cell", "B cell"], ["B cell", None]]
+    >>> bc.metrics.cluster_names(types, [0, 0, 1, 1])
+    {0: 'T cell', 1: 'B cell'}
+    """
+    ensemble = as_ensemble(x)
+    codes, values = tables.codes_for(ensemble, labels)
+    with open_engine(client) as engine:
+        counts = tables.count_with_partitions(ensemble, codes, len(values), engine)[0][1:]
+    names = []
+    for n_clusters, values_of in zip(ensemble.n_clusters, ensemble.categories, strict=True):
+        originals = [None] * n_clusters if values_of is None else list(values_of)
+        names += [original if isinstance(original, str) else "" for original in originals]
+    distinct, at = np.unique(names, return_inverse=True)
+    totals = np.zeros((len(values), distinct.size), np.int64)
+    np.add.at(totals.T, at, counts.T)
+    totals[:, distinct == ""] = 0
+    nameless = values[~totals.any(axis=1)]
+    if nameless.size:
+        raise InvalidInputError(
+            f"the objects of cluster {nameless[0]} have no label in text; give partitions whose labels are "
+            "names."
+        )
+    chosen = [str(distinct[best]) for best in totals.argmax(axis=1)]
+    times = [chosen[: k + 1].count(name) for k, name in enumerate(chosen)]
+    numbered = [name if n == 1 else f"{name} {n}" for name, n in zip(chosen, times, strict=True)]
+    return dict(zip(values.tolist(), numbered, strict=True))
 
 
 def expected_loss(

@@ -1,5 +1,6 @@
 """Criteria of a consensus over its ensemble, and of this alone: plain definitions, published values."""
 
+from collections import Counter
 from itertools import combinations
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from bigcons import Ensemble, metrics
 from bigcons.contingency import SYMMETRIC
 from bigcons.errors import InvalidInputError
-from bigcons.metrics import anmi, average_criterion, expected_loss, pac
+from bigcons.metrics import anmi, average_criterion, cluster_names, expected_loss, pac
 from tests.naive import loss as naive_loss
 from tests.naive import metrics as naive
 from tests.support.strategies import label_matrices
@@ -120,6 +121,33 @@ def test_average__of_very_many_clusters(criterion, n_clusters):
     objects = np.append(labels, [0, 1]), np.append(labels // 2, [-1, -1])  # that some leave out
     assert halved == pytest.approx(average_criterion(criterion, objects[1][:, None], objects[0]))
     assert anmi(partitions[:, :2], np.where(labels < n_clusters // 2, labels, -1)) == pytest.approx(0.5)
+
+
+@given(st.integers(0, 10_000))
+def test_cluster_names__are_the_labels_that_the_objects_have_most_often(seed):
+    draw = np.random.default_rng(seed)
+    words = np.array(["ash", "beech", "cedar", "fir", None], object)[draw.integers(0, 5, (12, 4))]
+    words[0], clusters = "ash", np.append(0, draw.integers(0, 3, 11))
+    words[[0, -1], -1] = "yew"
+    counts = {k: Counter(words[clusters == k].ravel().tolist()) for k in np.unique(clusters).tolist()}
+    assume(all(set(count) > {None} for count in counts.values()))
+    expected, used = {}, Counter()
+    for k, count in counts.items():
+        del count[None]
+        name = min(count, key=lambda word: (-count[word], word))
+        used[name] += 1
+        expected[k] = name if used[name] == 1 else f"{name} {used[name]}"
+    assert cluster_names(words, clusters) == expected
+
+
+def test_cluster_names__of_numbers_and_of_objects_without_labels_are_refused(tmp_path):
+    words = np.array([["ash", "ash"], ["ash", "fir"], [None, None]], object)
+    path = Ensemble.from_labels(words).save(tmp_path / "e.zarr").path
+    assert cluster_names(path, ["x", "y", None]) == {"x": "ash", "y": "ash 2"}
+    with pytest.raises(InvalidInputError, match="the objects of cluster 1 have no label in text; give"):
+        cluster_names(words, [0, 0, 1])
+    with pytest.raises(InvalidInputError, match="the objects of cluster 0 have no label in text; give"):
+        cluster_names([[0, 1], [1, 1]], [0, 0])
 
 
 @given(arrays(int, st.tuples(st.integers(2, 9), st.integers(1, 12)), elements=st.integers(-1, 1)))
