@@ -13,7 +13,7 @@ import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice, takewhile
@@ -39,10 +39,10 @@ Result = TypeVar("Result")
 logger: logging.Logger = logging.getLogger("bigcons")
 
 REFRESH_SECONDS = 2.0
-"""How long a wait lasts before it looks at the workers."""
+"""How long a wait, or a map, goes on before it looks at the workers."""
 
-_checked: WeakKeyDictionary[distributed.Client, set[str]] = WeakKeyDictionary()
-"""Workers whose versions are known to match."""
+_answers: WeakKeyDictionary[distributed.Client, dict[str, Any]] = WeakKeyDictionary()
+"""Futures of what is wrong with each worker, by its address: "" if nothing is."""
 
 # As text, because a worker without bigcons dies when it unpickles one of its tasks, and one with another
 # Python when it runs bytecode of this one. Dask's get_versions reads bigcons' metadata, which need not match
@@ -61,8 +61,9 @@ class DaskEngine:
     lost, as often as Dask allows (``distributed.scheduler.allowed-failures``, 3), and after an error at most
     ``retries`` times; a BigconsError would recur and is raised at once. A worker that left is logged.
 
-    Workers are checked when they are first seen, before, during and after a map: every worker must run this
-    version of bigcons, Python (3.x), Numba and NumPy; an error names one that does not.
+    Workers are asked for their versions when they are first seen, and get no task before they have answered.
+    One that does not run this version of bigcons, Python (3.x), Numba and NumPy gets none; a warning names
+    it, or an error if there is no other.
 
     A wait ends in an ExecutionError if for ``patience`` seconds no task ends and no worker is busy, and at
     once if the scheduler is lost. Running tasks are never timed out.
@@ -88,8 +89,8 @@ class DaskEngine:
     # The workers
 
     def refresh(self) -> None:
-        """Ask the scheduler for its workers, none if it does not answer, and check those that are new."""
-        before, self.workers = self.workers, {}
+        """Ask the scheduler for its workers, none if it does not answer, and keep those that are checked."""
+        before, self.workers, self.refreshed = self.workers, {}, time.monotonic()
         with suppress(OSError):
             if self.client.status not in ("closing", "closed"):
                 workers = self.client.sync(_describe, self.client, callback_timeout=connect_seconds())
@@ -97,8 +98,7 @@ class DaskEngine:
                     logger.warning(
                         "Dask worker %s has left; tasks it had run again, with the same results", address
                     )
-                check_versions(self.client, workers)
-                self.workers = workers
+                self.workers = checked(self.client, workers)
         self.n_workers: int = max(1, sum(worker["nthreads"] for worker in self.workers.values()))
         self.in_flight: int = 2 * self.n_workers + 2
         # the most on one host, and this process; workers that are its threads count with it
@@ -131,65 +131,91 @@ class DaskEngine:
         self.refresh()
         step = current_step() or "the call"
         words = ["bigcons", *re.findall(r"[a-z]+|[0-9]+", step.lower())]
-        run = "-".join([*words, uuid.uuid4().hex])  # dashboards group tasks by how their keys begin
-        # Each worker loads a copy of its own, which the tasks of every n-th item take: a function sent with
-        # each item costs 6 ms per MB, and the scheduler keeps the last thousand messages to each worker.
-        # Copies are computed, not scattered, so that one is computed again if its worker is lost.
-        n_copies = max(1, len(self.workers))
-        keys = [f"{run}-function-{number}" for number in range(n_copies)]
-        copies = self._submit("the task function", keys, _load, [cloudpickle.dumps(task)] * n_copies)
-        numbered, window, n_done = enumerate(items), deque[Any](), 0
+        content, numbered = cloudpickle.dumps(task), enumerate(items)
+        window, futures, copies = deque[Any](), deque[Any](), list[Any]()
+        among, n_done, n_lost = set[str](), 0, 0
+
+        def submit(new: list[Any]) -> None:
+            keys = [f"{run}-{position}" for position, _ in new]
+            # Dask would search items passed as an argument for futures
+            calls = [partial(run_task, item) for _, item in new]
+            taken = [copies[position % len(copies)] for position, _ in new]
+            futures.extend(self._submit(step, keys, among, operator.call, calls, taken))
+
+        def release() -> None:
+            # the scheduler drops released tasks; the last first, or it would start in their place
+            for future in [*reversed(futures), *copies]:
+                future.release()
+            futures.clear()
+
         try:
             while True:
-                n_new = self.in_flight - len(window)
-                if any(future.status in ("error", "cancelled") for future in window):
+                if self.workers and among.isdisjoint(self.workers):  # at first, or when all of them have left
+                    release()
+                    n_lost += bool(among)
+                    if n_lost > dask.config.get("distributed.scheduler.allowed-failures", 3):
+                        raise _killed(f"task {n_done} of {step}", n_lost)
+                    # Each worker loads a copy of its own, which the tasks of every n-th item take: a function
+                    # sent with each item costs 6 ms per MB, and the scheduler keeps the last thousand
+                    # messages to each worker. Copies are computed, not scattered, so that one is computed
+                    # again if its worker is lost.
+                    among = set(self.workers)
+                    run = "-".join([*words, uuid.uuid4().hex])  # dashboards group keys by how they begin
+                    keys = [f"{run}-function-{number}" for number in range(len(among))]
+                    copies = self._submit("the task function", keys, among, _load, [content] * len(keys))
+                    if window:
+                        submit([*window])
+                if time.monotonic() > self.refreshed + REFRESH_SECONDS:
+                    self.refresh()
+                n_new = self.in_flight - len(window) if copies else 0
+                if any(future.status in ("error", "cancelled") for future in futures):
                     n_new = 0
                 if new := list(islice(numbered, max(n_new, 0))):
-                    keys = [f"{run}-{position}" for position, _ in new]
-                    # Dask would search items passed as an argument for futures
-                    calls = [partial(run_task, item) for _, item in new]
-                    taken = [copies[position % n_copies] for position, _ in new]
-                    window.extend(self._submit(step, keys, operator.call, calls, taken))
-                if not window:
+                    window.extend(new)
+                    submit(new)
+                if copies and not window:
                     break
-                for outcome in self._wait(f"task {n_done} of {step}", list(window)):
-                    window.popleft().release()
+                for outcome in self._wait(f"task {n_done} of {step}", list(futures), among):
+                    window.popleft()
+                    futures.popleft().release()
                     if isinstance(outcome, Exception):
-                        self.refresh()  # raises what is wrong with a new worker
                         if isinstance(outcome, KilledWorker):
-                            raise ExecutionError(
-                                f"task {n_done} of {step} ran on {outcome.allowed_failures + 1} workers that "
-                                "died one after another; it may need more memory than they have: give them "
-                                "more, or store the data in smaller chunks (see the workers' logs)."
-                            )
+                            raise _killed(f"task {n_done} of {step}", outcome.allowed_failures + 1)
                         raise outcome
                     result, error = outcome
                     if error is not None:
                         raise error
-                    n_done += 1
+                    n_done, n_lost = n_done + 1, 0
                     yield result
             self.refresh()
-        finally:  # the scheduler drops released tasks; the last first, or it would start in their place
-            for future in [*reversed(window), *copies]:
-                future.release()
+        finally:
+            release()
 
     def _submit(
-        self, what: str, keys: list[str], function: Callable[..., Any], *arguments: list[Any]
+        self, what: str, keys: list[str], to: set[str], function: Callable[..., Any], *arguments: list[Any]
     ) -> list[distributed.Future[Any]]:
-        """Send tasks in one message."""
+        """Send tasks in one message, to the workers that are known to be right, else to some ``to``."""
         no_warning = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
         with no_warning, _scheduler_errors(what):
             # without fifo_timeout=0, items sent in quick succession run in any order; were they pure, Dask
             # would hash the function with every task
             options: dict[str, Any] = {"pure": False, "retries": self.retries, "fifo_timeout": "0 ms"}
+            options["workers"] = list(self.workers or to)
             return list(self.client.map(function, *arguments, key=keys, **options))
 
-    def _wait(self, what: str, futures: list[Any]) -> list[Any]:
-        """Return the error of the first task, or what it and the next ones that are done returned."""
-        first, n_done, active_at, has_warned = futures[0], 0, time.monotonic(), False
+    def _wait(self, what: str, futures: list[Any], among: set[str]) -> list[Any]:
+        """Return the error of the first task, or what it and the next ones that are done returned.
+
+        Nothing if others than the workers ``among`` which tasks were sent have come in their place.
+        """
+        n_done, active_at, has_warned = 0, time.monotonic(), False
         timeout = min(REFRESH_SECONDS, self.patience / 4)
         while True:
             with suppress(TimeoutError), _scheduler_errors(what):
+                if not futures:
+                    time.sleep(timeout / 8)
+                    raise TimeoutError if self.client.status == "running" else OSError
+                first = futures[0]
                 if first.status != "finished" and (error := first.exception(timeout=timeout)) is not None:
                     return [error]
                 done = [first, *takewhile(lambda future: future.status == "finished", futures[1:])]
@@ -201,6 +227,8 @@ class DaskEngine:
             heard_before = {address: worker["last_seen"] for address, worker in self.workers.items()}
             n_before, n_done = n_done, sum(future.status not in ("pending", "lost") for future in futures)
             self.refresh()
+            if self.workers and among.isdisjoint(self.workers):
+                return []
             is_active = n_done != n_before
             for address, worker in self.workers.items():
                 counts = worker["metrics"].get("task_counts", {})
@@ -223,6 +251,13 @@ class DaskEngine:
                     "waiting for %s; no Dask worker is busy (workers: %s; see their logs for the cause)",
                     *(what, workers),
                 )
+
+
+def _killed(what: str, n_workers: int) -> ExecutionError:
+    return ExecutionError(
+        f"{what} ran on {n_workers} workers that died one after another; it may need more memory than they "
+        "have: give them more, or store the data in smaller chunks (see the workers' logs)."
+    )
 
 
 @contextmanager
@@ -260,37 +295,51 @@ async def _describe(client: distributed.Client) -> dict[str, dict[str, Any]]:
         asked.cancel()
 
 
-def check_versions(client: distributed.Client, addresses: Iterable[str], *, seconds: float = 5.0) -> None:
-    """Raise ExecutionError if a worker lacks bigcons, or has another version of what `VERSIONS` tells.
+def checked(
+    client: distributed.Client, workers: dict[str, dict[str, Any]], *, seconds: float = 5.0
+) -> dict[str, dict[str, Any]]:
+    """Return those of the workers that have what `VERSIONS` tells in the versions of this process.
 
-    Each worker is asked once, which takes some 5 ms plus its import of bigcons. One that does not answer
-    within ``seconds`` passes, and those asked with it, since waits for its results time out as well.
+    Each worker is asked once, which takes some 5 ms plus its import of bigcons. The answers are waited for
+    only if no worker is known to be right, and not longer than ``seconds``. A worker that has others, or
+    lacks bigcons, is warned of once. Raises ExecutionError if all are such.
     """
-    checked = _checked.setdefault(client, set())
-    new = [address for address in addresses if address not in checked]
     wanted: dict[str, str] = eval(VERSIONS)  # noqa: S307 - the text above
+    answers, loop = _answers.setdefault(client, {}), getattr(client.loop, "asyncio_loop")  # noqa: B009
 
-    async def ask_all() -> dict[str, Any]:
-        async with asyncio.timeout(seconds):
-            return await client.run(eval, VERSIONS, workers=new, on_error="return")
-
-    answers: dict[str, Any] = {}
-    with suppress(TimeoutError, OSError, ClosedClientError):  # which the waits report
-        answers = client.sync(ask_all) if new else {}
-    for address, versions in answers.items():
-        refusal = ""
+    async def refusal_of(address: str) -> str:
+        versions = (await client.run(eval, VERSIONS, workers=[address], on_error="return"))[address]
+        if versions == wanted:
+            return ""
         if isinstance(versions, (ImportError, AttributeError)):
-            refusal = f"cannot load bigcons ({first_line(versions)}); install bigcons {__version__}"
-        elif isinstance(versions, dict) and versions != wanted:
+            what = f"cannot load bigcons ({first_line(versions)}); install bigcons {__version__}"
+        elif isinstance(versions, dict):
             other = [name for name, version in wanted.items() if versions[name] != version]
             has, install = (", ".join(f"{name} {of[name]}" for name in other) for of in (versions, wanted))
-            refusal = f"has {has}; install {install}"
-        if refusal:
-            raise ExecutionError(
-                f"Dask worker {address} {refusal}, as run here, in the environment of every worker and "
-                "restart them."
-            )
-    checked.update(new)
+            what = f"has {has}; install {install}"
+        else:
+            raise OSError(f"Dask worker {address} was lost")  # if it is there again, it is asked again
+        what = (
+            f"Dask worker {address} {what}, as run here, in the environment of every worker and restart them."
+        )
+        logger.warning("no tasks go to a worker: %s", what)
+        return what
+
+    for address in workers:
+        if address not in answers or (answers[address].done() and answers[address].exception() is not None):
+            answers[address] = asyncio.run_coroutine_threadsafe(refusal_of(address), loop)
+    asked = {address: answers[address] for address in workers}
+
+    def refusals() -> dict[str, str]:
+        done = (address for address in asked if asked[address].done() and asked[address].exception() is None)
+        return {address: asked[address].result() for address in done}
+
+    if "" not in refusals().values():
+        wait(asked.values(), seconds)
+    told = refusals()
+    if len(told) == len(workers) > 0 and all(told.values()):
+        raise ExecutionError(next(iter(told.values())))
+    return {address: workers[address] for address, refusal in told.items() if not refusal}
 
 
 # Connections

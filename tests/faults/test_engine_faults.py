@@ -177,6 +177,14 @@ def test_fold__survives_a_worker_that_its_nanny_restarts_for_memory(client, tmp_
     assert sum("it had run again" in line for line in caplog.messages) == 1
 
 
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_map__a_task_that_kills_every_worker_ends_in_one_line(n_workers):
+    with workers(n_workers) as client:
+        with pytest.raises(ExecutionError) as caught:
+            list(DaskEngine(client, patience=60.0).map(lambda _: os.kill(os.getpid(), signal.SIGKILL), [0]))
+        assert_one_line(caught, "task 0", "2 workers that died one after another", "more memory")
+
+
 @pytest.mark.parametrize("shared", [1], indirect=True, ids=["one process"])
 def test_fold__waits_for_a_frozen_worker_that_goes_on_later(client, tmp_path):
     blocks, block_sum, expected = block_sums()
@@ -276,15 +284,56 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize(("text", "said"), FOREIGN.values(), ids=FOREIGN)
-def test_engine__refuses_a_worker_without_this_bigcons(foreign_worker, text, said):
-    with workers(1, processes=False, protocol="tcp") as client:
-        good = set(client.nthreads())
-        DaskEngine(client)
-        foreign_worker(client, text)
-        (foreign,) = set(client.nthreads()) - good
+def test_engine__gives_a_worker_without_this_bigcons_no_tasks(foreign_worker, text, said, caplog):
+    with workers(1, processes=False, protocol="tcp", threads_per_worker=1) as client:
+        (good,) = client.nthreads()
+
+        def task(_):
+            time.sleep(0.05)
+            return distributed.get_worker().address
+
+        results = DaskEngine(client).map(task, range(100))
+        used = {next(results)}
+        foreign_worker(client, text)  # while the map runs
+        used.update(results)
+        (foreign,) = set(client.nthreads()) - {good}
+        wait_until(lambda: foreign in caplog.text or not DaskEngine(client))
+        used.update(DaskEngine(client).map(task, range(20)))
+        assert used == {good}
+        (told,) = [line for line in caplog.messages if line.startswith("no tasks go to a worker: ")]
+        assert f"Dask worker {foreign} {said}" in told
+        assert "; install " in told or f"install bigcons {__version__}, as run here" in told
+        assert set(client.nthreads()) == {good, foreign}
+
+
+def test_engine__refuses_a_cluster_without_any_worker_that_has_this_bigcons(foreign_worker):
+    with workers(0, processes=False, protocol="tcp") as client:
+        foreign_worker(client, "")
         for _ in range(2):
             with pytest.raises(ExecutionError) as caught:
                 DaskEngine(client)
-            assert_one_line(caught, f"Dask worker {foreign} {said}", "in the environment", "restart")
-            assert "; install " in said or f"install bigcons {__version__}, as run here" in str(caught.value)
-        assert set(client.nthreads()) == {*good, foreign}
+            assert_one_line(caught, "cannot load bigcons", "in the environment", "restart")
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "beside another"])
+def test_engine__gives_a_worker_no_tasks_before_it_has_answered(is_alone):
+    """However long it takes: a worker that starts, or is stopped, answers later than the engine waits."""
+    with workers(2, threads_per_worker=1) as client:
+        pids = client.run(os.getpid)
+        stopped = [*pids][: 2 if is_alone else 1]
+        for address in stopped:
+            os.kill(pids[address], signal.SIGSTOP)
+        timers = [threading.Timer(9.0, os.kill, [pids[address], signal.SIGCONT]) for address in stopped]
+        for timer in timers:
+            timer.start()
+        engine = DaskEngine(client)
+        assert engine.workers.keys() == pids.keys() - set(stopped)
+
+        def task(_):
+            time.sleep(0.2)
+            return distributed.get_worker().address
+
+        used = list(engine.map(task, range(80)))
+        assert set(used[:20]) <= ({*stopped} if is_alone else pids.keys() - set(stopped))
+        assert engine.workers.keys() == pids.keys()
+        assert set(used) == set(pids)
