@@ -58,7 +58,7 @@ def test_network__has_the_degrees_mixing_and_sizes_asked_for(mixing):
 
 
 def test_louvain__finds_cliques_joined_in_a_ring():
-    clique = np.ones((5, 5)) - np.eye(5)
+    clique = sparse.csr_array(np.ones((5, 5)) - np.eye(5))
     graph = sparse.block_diag([clique] * 6).tolil()
     for k in range(6):
         a, b = 5 * k, (5 * k + 6) % 30

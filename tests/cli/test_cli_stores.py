@@ -109,6 +109,10 @@ def test_export__writes_the_confidence_and_leaves_out_labels_below_one(run):
     np.testing.assert_array_equal(
         told.to_pandas(min_confidence=0.9)["label"], pd.read_parquet("t.parquet")["label"]
     )
+    least = np.median(told.trust.confidence[~doubtful])
+    below = told.trust.confidence < least
+    assert (told.trust.confidence == least).any()
+    np.testing.assert_array_equal(told.to_pandas(min_confidence=least)["label"] < 0, below)
     assert run("export told.zarr -o u.csv --min-confidence 2").exit_code == 2
     refused = run("export untold.zarr -o u.csv --min-confidence 0.9")
     assert (refused.exit_code, "bigcons.metrics.trust" in refused.stderr) == (1, True)

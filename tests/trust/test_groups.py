@@ -1,6 +1,8 @@
 """Trees over groups of objects: their costs, merges and cuts, and the clusters they find."""
 
+import re
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from bigcons import Ensemble
 from bigcons.kernels.tree import pair_costs
 from bigcons.metrics import adjusted_rand
 from bigcons.store.clusters import least_objects
-from bigcons.trust.groups import TREES, Groups, Sample, merge_groups, plan_bytes
+from bigcons.trust.groups import TREES, Groups, Sample, merge_groups, n_groups_for, plan_bytes, rows_for
 from bigcons.trust.support import Halves
 from tests.naive import tree as naive
 from tests.support.strategies import label_matrices
@@ -34,6 +36,19 @@ def tables(draw):
     counts = np.array(draw(st.lists(weights, min_size=offsets.size - 1, max_size=offsets.size - 1)))
     reliable = np.array(draw(st.lists(st.floats(0.1, 1), min_size=table.shape[1], max_size=table.shape[1])))
     return table, offsets, counts if counts.any() else counts + 1.0, reliable
+
+
+def test_groups__are_as_many_of_as_many_objects_as_the_page_of_methods_says():
+    page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8").replace(",", "")
+    numbers = re.search(
+        r"sample of (\d+) objects \(more for more than (\d+) clusters\) (\d+) small groups three for each"
+        r"\s+cluster of more than\s+(\d+)",
+        page,
+    )
+    n_rows, of_rows, n_groups, of_groups = map(int, numbers.groups())
+    assert [n_groups_for(k) for k in (1, of_groups, of_groups + 1)] == [n_groups, n_groups, 3 * of_groups + 3]
+    assert [rows_for(n_groups_for(k)) for k in (1, of_rows)] == [n_rows, n_rows]
+    assert rows_for(n_groups_for(of_rows + 1)) > n_rows
 
 
 @given(tables(), st.sampled_from([naive.AVERAGE, naive.DISTINCT]))
