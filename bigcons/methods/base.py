@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -90,7 +91,13 @@ def _can_place(model: Any) -> bool:
     return bool(model.places())
 
 
-_if_it_places: Any = available_if(_can_place)
+Function = TypeVar("Function")
+
+
+def available(check: Callable[[Any], bool]) -> Callable[[Function], Function]:
+    """Return scikit-learn's `available_if`, which keeps the type of a method."""
+    decorator: Callable[[Function], Function] = available_if(check)
+    return decorator
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True)
@@ -542,7 +549,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             )
 
     @cached_property
-    def labels_(self) -> np.ndarray:
+    def labels_(self) -> NDArray[np.int32]:
         """Labels (n_objects,) int32, once fitted; those of a stored result are read when first asked for."""
         return self._stored_with("labels_", "fit finds them.").labels
 
@@ -619,8 +626,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """
         raise NotImplementedError
 
-    @_if_it_places  # type: ignore[untyped-decorator]
-    def predict(self, x: Any, *, out: str | os.PathLike[str] | None = None) -> np.ndarray:
+    @available(_can_place)
+    def predict(self, x: Any, *, out: str | os.PathLike[str] | None = None) -> NDArray[np.int32]:
         """Return labels (n_objects,) int32 of objects given by their base labels, -1 where none is known.
 
         ``x`` as in ``fit``, with the same partitions in the same order, some of which may be all missing;
@@ -653,8 +660,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             writer.describe(provenance={"ensemble": source, "predicted_by": repr(self)})
         return Consensus.open(out).labels
 
-    @available_if(lambda model: model.info.soft and _can_place(model))  # type: ignore[untyped-decorator]
-    def predict_proba(self, x: Any) -> np.ndarray:
+    @available(lambda model: model.info.soft and _can_place(model))
+    def predict_proba(self, x: Any) -> NDArray[np.float32]:
         """Return memberships (n_objects, n_clusters) float32 of objects given by their base labels.
 
         See `predict`; objects without any label get uniform memberships.
@@ -662,7 +669,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         return np.concatenate(list(self._placed(self._labels_of(x), lambda _, __, memberships: memberships)))
 
-    @_if_it_places  # type: ignore[untyped-decorator]
+    @available(_can_place)
     def score(self, x: Any, y: object = None) -> float:  # noqa: ARG002 - scikit-learn's signature
         """Return how far the labels that `predict` gives the objects of ``x`` agree with their partitions.
 
@@ -674,7 +681,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         how: dict[str, Any] = {"weighted": True, "weights": self._partition_weights(), "client": self.client}
         return average_criterion("adjusted_rand", ensemble, self.predict(ensemble), **how)
 
-    @_if_it_places  # type: ignore[untyped-decorator]
+    @available(_can_place)
     def predict_features(self, features: Any, *, id: Column | None = None) -> Placed:
         """Return labels, memberships and confidence of new objects, given by their features.
 

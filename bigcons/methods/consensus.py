@@ -7,15 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from bigcons.errors import InvalidInputError, UnknownMethodError, nearest
 from bigcons.generate.transformer import EnsembleGenerator
 from bigcons.methods import METHODS
-from bigcons.methods.base import ConsensusClusterer
+from bigcons.methods.base import ConsensusClusterer, available
 from bigcons.metrics import micro_precision
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.validation import check_choice
@@ -223,7 +223,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         self.generator_: Any = parts[0]
         self.consensus_: Any = parts[1]
         self.consensus_.fit(self.generator_.fit_transform(X))
-        self.labels_: np.ndarray = self.consensus_.labels_
+        self.labels_: NDArray[np.int32] = self.consensus_.labels_
         self.n_clusters_: int = self.consensus_.n_clusters_
         if self.consensus_.info.soft:
             self.memberships_: Any = self.consensus_.memberships_
@@ -232,14 +232,14 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
                 setattr(self, name, getattr(self.generator_, name))
         return self
 
-    @available_if(_places)  # type: ignore[untyped-decorator]
-    def predict(self, X: Any) -> np.ndarray:
+    @available(_places)
+    def predict(self, X: Any) -> NDArray[np.int32]:
         """Return the labels ``(n_objects,)`` int32 of objects by their features."""
         check_is_fitted(self)
-        labels: np.ndarray = self.consensus_.predict(self.generator_.transform(X))
+        labels: NDArray[np.int32] = self.consensus_.predict(self.generator_.transform(X))
         return labels
 
-    @available_if(_places)  # type: ignore[untyped-decorator]
+    @available(_places)
     def score(self, X: Any, y: object = None) -> float:  # noqa: ARG002 - scikit-learn's signature
         """Return the mean adjusted Rand index of predicted labels with the base labels of ``X``.
 
@@ -250,7 +250,11 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         found: float = self.consensus_.score(self.generator_.transform(X))
         return found
 
-    def transform(self, X: Any) -> np.ndarray:
+    def fit_transform(self, X: Any, y: object = None) -> NDArray[np.float32]:  # type: ignore[override]
+        """Return what `transform` returns of the objects of ``X``, after a fit of them."""
+        return self.fit(X, y).transform(X)
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
         """Return the memberships ``(n_objects, n_clusters)`` float32 of objects by their features.
 
         By a method that is not soft, they are 1 in the cluster of an object, if it has one, and else 0.
@@ -258,7 +262,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         check_is_fitted(self)
         labels = self.generator_.transform(X)
         if self.consensus_.info.soft:
-            memberships: np.ndarray = self.consensus_.predict_proba(labels)
+            memberships: NDArray[np.float32] = self.consensus_.predict_proba(labels)
             return memberships
         numbers = np.arange(self._n_features_out)
         return (self.consensus_.predict(labels)[:, None] == numbers).astype(np.float32)
@@ -293,4 +297,4 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
 
 
 for _name in ("transform", "fit_transform"):  # which scikit-learn wraps, so that they would always be there
-    setattr(ConsensusClustering, _name, available_if(_places)(getattr(ConsensusClustering, _name)))
+    setattr(ConsensusClustering, _name, available(_places)(getattr(ConsensusClustering, _name)))

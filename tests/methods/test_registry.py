@@ -82,10 +82,14 @@ def test_registry__is_what_the_page_of_methods_and_the_command_line_list():
 
 
 def test_pages__have_the_table_of_the_ablation_as_it_was_made_and_the_number_of_methods():
-    assert f"among {len(METHODS)} [methods](docs/methods.md)" in (ROOT / "README.md").read_text(
-        encoding="utf-8"
-    )
-    assert f"contains {len(METHODS)} methods" in (ROOT / "docs/paper/paper.md").read_text(encoding="utf-8")
+    stated = {
+        "README.md": "among {} [methods](docs/methods.md)",
+        "docs/comparison.md": "| bigcons | {} methods,",
+        "docs/paper/paper.md": "contains {} methods",
+        "CHANGELOG.md": "- {} consensus methods",
+    }
+    for page, words in stated.items():
+        assert words.format(len(METHODS)) in (ROOT / page).read_text(encoding="utf-8"), page
     made = (ROOT / "benchmarks" / "results" / "tree_ablation.md").read_text(encoding="utf-8")
     assert made[made.index("| variant |") :] in PAGE.read_text(encoding="utf-8")
 
