@@ -167,10 +167,12 @@ def test_out__that_exists_is_refused_before_any_work(method, tmp_path):
     (path / "mine.txt").write_text("keep")
 
     class Unreadable:
-        """Labels that must not be looked at."""
+        """Labels of which nothing but what kind of object they are may be looked at."""
 
-        def __getattr__(self, name):
+        def __array__(self, *_, **__):
             raise AssertionError("the labels were read")
+
+        __len__ = __iter__ = __getitem__ = __array__
 
     with pytest.raises(StoreExistsError, match=r"consensus\.zarr"):
         method(out=path).fit(Unreadable())
