@@ -25,7 +25,7 @@ Compiled = tuple[Callable[[float, float], float], ...]
 class Divergence:
     """A Bregman divergence with generator ``phi`` on [0, 1].
 
-    The divergence of ``x`` and ``p`` is that of the distributions ``(x, 1 - x)`` and ``(p, 1 - p)`` under
+    The divergence of ``x`` and ``p`` compares the distributions ``(x, 1 - x)`` and ``(p, 1 - p)`` under
     the generator ``phi(x) + phi(1 - x)``. ``phi`` takes and returns a float and must be compilable by numba.
     Missing derivatives are computed numerically, to about six digits; without a second derivative the
     divergence is continued as a parabola within 1e-3 of 0 and 1, where differences fail.

@@ -106,7 +106,7 @@ class UnknownMethodError(InvalidInputError, KeyError):
 
 
 class InvalidIdsError(InvalidInputError):
-    """Ids are missing, repeated, of a type that identifies nothing, or not those of the same objects.
+    """Ids are missing, repeated, of a type that identifies nothing, or belong to other objects.
 
     Attributes:
         column: Name of the ids.
@@ -127,8 +127,8 @@ class SoftEnsembleError(InvalidInputError):
 
     def __init__(self, what: str | None = None, instead: str | None = None) -> None:
         message = (
-            f"the ensemble has memberships but {what or 'this'} works on labels; use those of the largest "
-            f"memberships, ensemble.harden(){f', or {instead}' if instead else ''}."
+            f"the ensemble has memberships but {what or 'this'} works on labels; use the labels of the "
+            f"largest memberships, ensemble.harden(){f', or {instead}' if instead else ''}."
         )
         super().__init__(message, what=what, instead=instead)
 

@@ -328,8 +328,8 @@ def fit_rows(
     Notes ----- One exchange with every site an iteration of a start, and two or so at the end for the sizes
     of the clusters, which are numbered by them. Wang, Shan and Banerjee (2009) exchange messages in every
     step of Newton's method for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums
-    above. Starts are those of `BCE` with the same seed on all the labels, and so are the iterations: the
-    result is that of all objects at one place up to the order of summation, and bit for bit if each site is
+    above. Starts and iterations are the same as of `BCE` with the same seed on all the labels: the result
+    equals the fit of all objects at one place up to the order of summation, and bit for bit if each site is
     one of its blocks.
 
     Examples
@@ -437,7 +437,7 @@ def fit_rows_in_turn(
     n_clusters : int
         Number of clusters K.
     n_init : int, default=4
-        Number of starts, each from the objects of one site; that of the highest objective is kept.
+        Number of starts, each from the objects of one site; the one with the highest objective is kept.
     max_cycles : int, default=10
         Maximum number of cycles over the sites.
     tol : float, default=0.01
@@ -587,8 +587,8 @@ def fit_columns(
     n_clusters : int
         Number of clusters K.
     n_init : int, default=4
-        Number of starts, each from a partition of one site, one site after the other; that of the highest
-        objective is kept. All sites see how a start divides the objects.
+        Number of starts, each from a partition of one site, one site after the other; the one with
+        the highest objective is kept. All sites see how a start divides the objects.
     max_iter : int, default=500
         Maximum number of iterations of a start.
     tol : float, default=1e-6

@@ -220,7 +220,7 @@ def nmi(a: Any, b: Any) -> float:
 
 
 def relative_nmi(truth: Any, labels: Any, reference: Any) -> float:
-    """Return the NMI of ``labels`` with ``truth`` over that of ``reference``, a clustering of all the data.
+    """Return the NMI of ``labels`` with ``truth`` over the NMI of ``reference``, a clustering of all data.
 
     The quality of a consensus of clusterings of parts of the data relative to one clustering of all (Strehl
     and Ghosh 2002, object-distributed clustering); above 1 if it is better. Each NMI compares the objects
@@ -273,7 +273,7 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     """Return how often labels of a stated confidence are right, in bins of equal width from 0 to 1.
 
     A label is right if its cluster is matched with the object's class, in the best one-to-one matching, as in
-    `matching_accuracy`. ``confidence`` (n_objects,), from 0 to 1, is that of `trust`, or the largest
+    `matching_accuracy`. ``confidence`` (n_objects,), from 0 to 1, comes from `trust`, or is the largest
     membership of each object. Labels as in `contingency`; objects without a class or a label are left out.
 
     Examples
@@ -315,7 +315,7 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
 def anmi(x: Any, labels: Any, *, weights: Any = None, client: object = None) -> float:
     """Return the average NMI of ``labels`` with the partitions of ``x``, in [0, 1].
 
-    Each NMI is that of the objects labeled in both, and has their number as its weight (Strehl and Ghosh
+    Each NMI compares the objects labeled in both, and has their number as its weight (Strehl and Ghosh
     2002, for missing labels). In the paper a consensus labels every object. Here the labels of an object that
     it leaves out count with NMI 0, so that leaving out objects in doubt earns nothing; `average_criterion`
     with ``weighted=True`` leaves them out too. With ``weights`` (n_partitions,), numbers >= 0, each partition
@@ -339,7 +339,7 @@ def average_criterion(
 
     The criteria ``Perf`` of Nguyen and Caruana (2007): how well a consensus agrees with its ensemble. Where
     partitions are draws from a posterior, the mean of "variation_of_information" is the expected loss of a
-    clustering (Wade and Ghahramani 2018), and one minus that of "rand_index" the one of Binder (1978).
+    clustering (Wade and Ghahramani 2018), and one minus the mean of "rand_index" the loss of Binder (1978).
 
     Parameters
     ----------
@@ -632,7 +632,7 @@ def paired_t_test(a: Any, b: Any) -> PairedTTest:
 
     ``a`` and ``b`` ``(n_runs,)`` are scores of two methods on the same ensembles; a small ``p_value`` means
     that ``a`` is lower. It is SciPy's, which gives NaN for scores equal in every run. Wang, Shan and Banerjee
-    (2009, table 4) test in this way whether the micro-precision of the mixture model is below that of
+    (2009, table 4) test in this way whether the mixture model has a lower micro-precision than
     Bayesian cluster ensembles.
 
     Examples
@@ -678,7 +678,7 @@ def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple
     ----------
     linkage
         ``(n_points - 1, 4)``, as `scipy.cluster.hierarchy.linkage` returns, or the ``linkage_`` of `EAC` or
-        `DID`. Merges are made in the order of its rows, those of equal height too.
+        `DID`. Merges are made in the order of its rows, also at equal heights.
     classes
         ``(n_objects,)``, as in `contingency`; objects without a class are in no pair.
     row_of_object
@@ -1080,7 +1080,7 @@ def pcc_objective(
 # What is in each cluster, by features that are read once
 
 MAX_CATEGORIES, N_TEXTS = 1000, 3
-"""Columns with more distinct values are text, which names objects or is prose; so many are told of others."""
+"""Text with more distinct values names objects or is prose; the tables list so many values of other text."""
 
 
 class ClusterProfiles(NamedTuple):
@@ -1118,10 +1118,10 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
     the cluster that have a value, its share ``overall``, and its ``lift``, one over the other. The table
     ``dates`` is as ``numbers``: ``mean`` and ``overall`` are dates, and ``std`` is in days.
 
-    The list ``followed`` has the columns, at most half of those that vary, that the clusters repeat: text,
-    and booleans or numbers with no more different values than there are clusters, whose variance is at least
-    90 % between the clusters; of text, that of its one-hot columns (Goodman and Kruskal's tau). If objects
-    have no value, the share is counted of all objects.
+    The list ``followed`` has the columns, at most half of the columns that vary, which the clusters repeat:
+    text, and booleans or numbers with no more different values than there are clusters, whose variance is at
+    least 90 % between the clusters; of text, the variance of its one-hot columns (Goodman and Kruskal's tau).
+    If objects have no value, the share is counted of all objects.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ def current_step() -> str:
 class ProgressBar:
     """Shows a bar for each step of the work inside its ``with`` block: how far it is, and its time left.
 
-    A bar appears at the first progress after a second, and goes when its step ends. It is that of tqdm: a
+    A bar appears at the first progress after a second, and goes when its step ends. It is a bar of tqdm: a
     widget in notebooks, a line elsewhere. Without ``file``, none is drawn if standard error is no terminal.
 
     Parameters

@@ -558,7 +558,7 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     STORE is an ensemble, or a consensus whose number of clusters was chosen, which has kept the tree.
 
     Prints the number of clusters recommended, and a table of the splits from the top: the objects of both
-    sides, estimated if the tree is that of a sample, the height of the split, and its support, how far random
+    sides, estimated if the tree is of a sample, the height of the split, and its support, how far random
     halves of the partitions reproduce it. A split that takes off too few objects for a cluster leaves
     n_clusters as it is.
     """

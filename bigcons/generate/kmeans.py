@@ -63,7 +63,7 @@ def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[Genera
 
     Every other partition is by `landmarks`, with 2 to 20 clusters, which follow curved shapes; the others are
     k-means, with 2 to 30 clusters, which sees the directions in which features vary most. Numbers of clusters
-    are drawn at random, whatever that of the consensus will be, so that one ensemble serves all.
+    are drawn at random, whatever number the consensus will have, so that one ensemble serves all.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[Genera
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
     No label is missing. Of fewer than 30 objects, partitions have at most as many clusters. Errors and memory
-    are those of `kmeans`; the cost is that of `kmeans` and `landmarks`.
+    as of `kmeans`; cost as of `kmeans` and `landmarks`.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def landmarks(
 
     Landmarks do not see columns of two values, such as booleans and categories, along which a graph of
     nearest neighbors falls apart, unless these hold more than a third of the variance. No label is missing.
-    Errors are those of `kmeans`.
+    Errors as of `kmeans`.
 
     Cost: two passes over the features; three graphs of a sample, each with 1,000 distances of every object of
     it and eigenvectors of a matrix of landmarks; and three nearest landmarks of every object, ``3,000 *
@@ -267,7 +267,7 @@ def weighted_kmeans(
         ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
-    Constant columns are dropped and have no weights. Errors, memory and cost are those of `kmeans`.
+    Constant columns are dropped and have no weights. Errors, memory and cost as of `kmeans`.
 
     Examples
     --------
@@ -323,7 +323,7 @@ def feature_views(
         ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
-    No label is missing. Errors, memory and cost are those of `kmeans` with ``n_features`` features,
+    No label is missing. Errors, memory and cost as of `kmeans` with ``n_features`` features,
     and InvalidInputError if fewer than ``n_features`` vary.
 
     Examples
@@ -372,7 +372,7 @@ def object_views(
 
     Objects are shuffled and dealt within strata of the data (see `Subset`), and k-means replaces the
     graph partitioning of the paper. Partition ``u`` depends on
-    ``n_partitions``. Errors and memory are those of `kmeans`; the cost is that of ``repetition``
+    ``n_partitions``. Errors and memory as of `kmeans`; it costs as much as ``repetition``
     partitions of all objects.
 
     Examples

@@ -27,7 +27,7 @@ from bigcons.validation import check_choice, check_flag, check_number
 class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Cluster features many times: a transformer of features into base labels.
 
-    Partitions are those of `bigcons.generate.mixed`, half of them by landmarks and half by k-means. Centers
+    Partitions are made as by `bigcons.generate.mixed`, half by landmarks and half by k-means. Centers
     are kept, so that objects are labeled in all partitions by the nearest: also new ones.
 
     Parameters
@@ -110,7 +110,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return the labels ``(n_objects, n_partitions)`` of objects, each that of the nearest center.
+        """Return the labels ``(n_objects, n_partitions)`` of objects, each by the nearest center.
 
         They are whole numbers from 0, of the smallest type that holds them; of equally near centers the first
         wins. Objects without a known value in any feature have none, -1. Warnings count them, and name the

@@ -191,7 +191,7 @@ class FeatureEncoding:
         table = open_source(select(opened, id=id, columns=wanted), "features", usual_id=self.id_name)
         if table.n_columns != len(self.columns):
             raise InvalidInputError(
-                f"{table.where} has {table.n_columns} columns, not {len(self.columns)}; give those of before."
+                f"{table.where} has {table.n_columns} columns, not {len(self.columns)}; give the same."
             )
         return table
 
@@ -485,7 +485,7 @@ class Features:
             raise InvalidInputError(f"{self.where} has {what}; give each its own name, and at least one.")
         if refused:
             raise InvalidInputError(
-                f"{self.where} has columns of types that are no features, {', '.join(refused[:20])}; leave "
+                f"{self.where} has columns that cannot serve as features, {', '.join(refused[:20])}; leave "
                 "them out by drop= (--drop), or convert them, lists to columns."
             )
         if texts := [c for c, code in enumerate(codes) if code.kind == CATEGORY]:
@@ -498,7 +498,7 @@ class Features:
         odd: dict[int, str] = {}
         levels: dict[int, set[str]] = {c: set() for c in places}
         with_gaps: set[int] = set()
-        with progress("look at the columns", table.n_rows or 0) as listener:
+        with progress("scan columns", table.n_rows or 0) as listener:
             for rows in table.batches(BLOCK_ROWS, columns=places):
                 for c, raw in zip(places, rows if isinstance(rows, list) else rows.T, strict=True):
                     column = as_arrow(raw, codes[c].name, self.where)

@@ -881,7 +881,7 @@ def _head_of(
     if "" in names[1:] or len(second) != len(names):
         raise InvalidInputError(
             f"{where} has a header of {len(names)} columns, one without a name, or not the {len(second)} of "
-            "the next line; name all but that of the names of rows, or pass header=False (--no-header)."
+            "the next line; name all but the one with the names of rows, or pass header=False (--no-header)."
         )
     return names, len(names), n_first
 

@@ -45,7 +45,7 @@ class Tables(Method):
 
     A subclass has the table of scores and the objective. Scores are multiplied by the weights of the
     partitions, if there are any. Between clusters of equal score an object stays where it is; a new one joins
-    that of lowest number. Objects carry their cluster.
+    the one of lowest number. Objects carry their cluster.
     """
 
     n_carried = 1
@@ -300,15 +300,15 @@ class QMI(PassClusterer):
     Notes
     -----
     O(n M K) time a pass, O(B K) memory and, without ``out``, 12 bytes an object. A start from a partition of
-    too few clusters intersects it with others. Missing labels: frequencies are those of the observed members
+    too few clusters intersects it with others. Missing labels: frequencies count the observed members
     and distances go over the observed labels. This is k-means-based consensus with the utility U_c (see
     `KCC`). Standardizing the columns, which the papers mention, means centering, which does not change
     k-means; dividing by the standard deviation would change the objective.
 
     Without weights every partition counts the same, however noisy; where partitions differ much in noise, the
     optimum can be far from the planted classes. On a planted ensemble of 120,000 objects and 100 partitions
-    with half the labels missing, its adjusted Rand index was .83 to .85; that of `MixtureModel` with its
-    background was .98.
+    with half the labels missing, its adjusted Rand index was .83 to .85; `MixtureModel` with its background
+    had .98.
 
     References
     ----------
@@ -445,9 +445,9 @@ class IVC(PassClusterer):
     Notes
     -----
     O(n M K) time a pass, O(B K) memory and, without ``out``, 12 bytes an object. A start from a partition of
-    too few clusters intersects it with others. Missing labels: the majority is that of the observed members,
-    only observed labels count as differences, and a center that no member was observed for differs from every
-    label. On a tie objects stay, and labels and clusters of lower number win, as in ``predict``.
+    too few clusters intersects it with others. Missing labels: the majority is taken over the observed
+    members, only observed labels count as differences, and a center that no member was observed for differs
+    from every label. On a tie objects stay, and labels and clusters of lower number win, as in ``predict``.
 
     References
     ----------

@@ -262,7 +262,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if isinstance(given, str) and given == "auto":
             if self.chooses:
                 return
-            words = f"{type(self).__name__} does not choose n_clusters; give that of choose_n_clusters."
+            words = f"{type(self).__name__} does not choose n_clusters; take it from choose_n_clusters."
             raise InvalidInputError(words, parameter="n_clusters")
         if check_int("n_clusters", given, or_auto=self.chooses) > n_objects:
             raise InvalidInputError(
@@ -350,7 +350,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def _judge_structure(self, found: Search) -> None:
         """Keep a search, to judge clusters by, and tell whether any number of clusters stands out.
 
-        Warn if none does; of a single cluster that was asked for, nothing is told.
+        Warn if none does; a single cluster that was asked for gives no warning.
         """
         self._search, choice = found, found.choice
         if self.n_clusters == 1:
@@ -550,7 +550,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
     @cached_property
     def labels_(self) -> NDArray[np.int32]:
-        """Labels (n_objects,) int32, once fitted; those of a stored result are read when first asked for."""
+        """Labels (n_objects,) int32, once fitted; a stored result reads them at the first use."""
         return self._stored_with("labels_", "fit finds them.").labels
 
     @cached_property
@@ -675,7 +675,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
         That is the mean adjusted Rand index with each partition, weighted as in the fit and by the objects
         compared: higher is better, 0 is chance. GridSearchCV compares it without ``scoring``; ``y`` is
-        ignored. Cost: that of `predict`, and a pass.
+        ignored. Cost: as `predict`, and a pass.
         """
         ensemble = self._labels_of(x)
         how: dict[str, Any] = {"weighted": True, "weights": self._partition_weights(), "client": self.client}

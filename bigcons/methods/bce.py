@@ -381,7 +381,8 @@ class GibbsBCE(ConsensusClusterer):
     """Bayesian cluster ensembles by collapsed Gibbs sampling.
 
     The model of `BCE` with fixed symmetric priors: proportions and label probabilities are integrated out,
-    and the cluster of every label is sampled given those of all others. Missing labels have no cluster.
+    and the cluster of every label is sampled given the clusters of all others. Missing labels have no
+    cluster.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def consensus(x: Any, n_clusters: Any, method: str, **parameters: Any) -> Consen
 def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) -> ConsensusClusterer:
     """Return a fitted model of the consensus of the clusterings in ``x``.
 
-    Short for ``METHODS[method](n_clusters, **parameters).fit(x)``. Cost and errors are those of the method.
+    Short for ``METHODS[method](n_clusters, **parameters).fit(x)``. Cost and errors are as of the method.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def as_in_paper(name: str, *arguments: Any, **parameters: Any) -> Any:
         Name of a method in `METHODS`, or "micro_precision", for the criterion as Wang, Shan and Banerjee
         define it (their tables are by another).
     *arguments, **parameters
-        Number of clusters and parameters of the method; they come before those of the paper.
+        Number of clusters and parameters of the method; they take precedence over the paper's.
 
     Returns
     -------

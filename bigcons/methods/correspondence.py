@@ -37,8 +37,8 @@ class Correspondence(ConsensusClusterer):
     """Base of the methods that group corresponding base clusters and let these vote for the objects.
 
     The similarity of base clusters of different partitions is the cosine of their indicator vectors; the
-    objective of a grouping is the sum over the base clusters of their mean similarity to those of other
-    partitions in the same meta-cluster.
+    objective of a grouping is the sum over the base clusters of their mean similarity to base clusters of
+    other partitions in the same meta-cluster.
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
@@ -219,7 +219,7 @@ class CCC(Alternating):
         ``n_clusters``. These vote, for the most similar meta-cluster, only for objects without other votes;
         of many small base clusters, for all.
         -1 also at weight 0 or, of soft clusterings, without any memberships.
-    objective_ : sum over base clusters of their mean similarity to those of other partitions in their
+    objective_ : sum over base clusters of their mean similarity to clusters of other partitions in their
         meta-cluster
     converged_ : whether a sweep of the best start changed nothing; if none did, its best sweep is kept
     start_objectives_ : the objective of every start

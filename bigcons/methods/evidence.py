@@ -346,7 +346,7 @@ class EACGroups(ConsensusTree):
     -----
     An approximation that leaves out what the exact method makes clusters of first: single objects and small
     groups of them, of which average link of all objects has many where labels are noisy. Where classes are
-    clear, both give the same clusters. Time and memory are those of `ConsensusTree`, linear in the objects.
+    clear, both give the same clusters. Time and memory are as of `ConsensusTree`, linear in the objects.
 
     References
     ----------

@@ -134,7 +134,7 @@ class CSPA(GraphClusterer):
         For the spectral form, numbers >= 0 by which each partition counts, as if it occurred that many
         times; 0 leaves it out. None: all count the same. "local": of the locally weighted co-association of
         Huang, Wang and Lai (2018), in which a base cluster joins its objects by its reliability, as for
-        `HBGF`; the denominators are those of ``normalize``.
+        `HBGF`; ``normalize`` says the denominators.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -155,7 +155,7 @@ class CSPA(GraphClusterer):
 
     Notes
     -----
-    Spectral: three passes and those of k-means; O(n M^2 + B^3 + n M K) time, O(B^2) memory for B base
+    Spectral: three passes, then k-means; O(n M^2 + B^3 + n M K) time, O(B^2) memory for B base
     clusters; of many base clusters a handful of passes more, each O(n M K), and O(B K) memory, as `HBGF`. The
     graph is ``S = H R H^T`` with a loop at every object; with ``s = H^T r`` and degrees
     ``d_i = r_i h_i.s`` it is normalized by weights ``r_i / h_i.s`` of the objects, ``r_i`` 1 or ``1 / m_i``.
@@ -248,7 +248,7 @@ class HBGF(GraphClusterer):
     first is the authors', rows that are as orthogonal as possible, by QR with pivots. Four passes and those
     of k-means; O(n M^2 + B^3 + n M K) time, O(B^2) memory; of many base clusters O(n M K) a pass and O(B K)
     memory. METIS: O(n M) memory, 128 bytes a label. weights="local" takes one pass more, O(n M^2) time, to
-    count the overlaps of base clusters; the normalized cut of the weighted graph is that of the transfer cut.
+    count the overlaps of base clusters; the normalized cut of the weighted graph equals the transfer cut.
     Soft clusterings put their memberships in H (spectral form only), and take O(n b^2) time for b memberships
     > 0 of an object.
 
@@ -333,7 +333,7 @@ class HGPA(GraphClusterer):
     recovers the original with an NMI of 0.59, 0.42 and 0.25 at 10, 25 and 50 % noise, where `MCLA` and `CSPA`
     reach 1.00, 0.99 and 0.86.
 
-    With weights w_e the Laplacian is that of the graph ``H W D_e^-1 H^T``; so "laplacian" embeds the objects
+    With weights w_e the Laplacian belongs to the graph ``H W D_e^-1 H^T``; so "laplacian" embeds the objects
     as `HBGF` does if ``edge_weight="unit"``, and as `CSPA` with ``normalize="all"`` if "size", at their
     costs, and takes soft clusterings as they do.
 

@@ -55,7 +55,7 @@ class Placed(NamedTuple):
 
     @property
     def far_share(self) -> float:
-        """Share of the objects that are far: about 0.01 if they are like those of the ensemble."""
+        """Share of the objects that are far: about 0.01 if they are like the objects of the ensemble."""
         return float(self.is_far.mean())
 
     def columns(self) -> dict[str, Any]:
@@ -121,8 +121,8 @@ class Recoding:
         if self.is_soft:
             if (new.offsets != self.offsets).any():
                 raise InvalidInputError(
-                    f"the new memberships are of {new.n_clusters.tolist()} clusters but those of "
-                    f"{np.diff(self.offsets).tolist()} were fitted; give the same clusters in the same order."
+                    f"the new memberships are of {new.n_clusters.tolist()} clusters but the fitted ones of "
+                    f"{np.diff(self.offsets).tolist()}; give the same clusters in the same order."
                 )
             return []
         tables = [codes_in(*values) for values in zip(self.values, given.values, strict=True)]
@@ -298,8 +298,8 @@ def place_file(
         export_blocks(out, data.n_objects, columns_of_blocks(), overwrite=overwrite)
     if (far_share := n_far / data.n_objects) > 0.5:
         warn_user(
-            f"{far_share:.1%} of the rows are far from all centers: they are unlike those of the ensemble, "
-            "and confidence in their labels means little.",
+            f"{far_share:.1%} of the rows are far from all centers: they are unlike the rows of the "
+            "ensemble, and confidence in their labels means little.",
             SuspiciousFeaturesWarning,
         )
     confidence = total / data.n_objects if model.info.soft else None

@@ -146,7 +146,7 @@ class ConsensusTree(ConsensusClusterer):
     has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`. None where
         that is not known: of one cluster, where the sample says too little of many base clusters, and where
         it has fewer than 5 objects for each cluster
-    n_told_apart_ : the number of clusters that the tree tells apart, where one stands out and ``n_clusters``
+    n_told_apart_ : the number of clusters that the labels support, where one stands out and ``n_clusters``
         is given
     temperature_ : factor that multiplies the evidence of the labels, because partitions repeat each other
     objective_ : log-probability of the labels of all objects by the clusters of the sample
@@ -155,21 +155,20 @@ class ConsensusTree(ConsensusClusterer):
     Notes
     -----
     Up to 2,000 objects for 33 clusters, and 60 for each further one, form groups by the spectral embedding of
-    their labels; of more than 500 labels of an object, by those of evenly spaced partitions. Half of a sample
-    is of all base clusters alike, so that it has objects of small clusters, too. Two trees merge the groups:
-    by average link of the locally weighted co-association, and by distinctness, how cleanly the partitions
-    that separate two clusters do so. Both are cut, spherical k-means of the embedding makes as many clusters,
-    and what has the largest product of mean normalized mutual information with the partitions and mean
-    distinctness is taken: see `bigcons.trust.groups`. A lone object of the sample is no cluster where a tree
-    has as many others; where some clusters win no object of the sample, more are cut. Structure is judged in
-    the groups that are cut; "auto" cuts those in which the number was found, by the better tree, which is
-    ``tree_``.
-    Clusters of fewer than 5 objects each are not judged, and of some thousand objects refused: `EACAverage`
-    finds a third as many as there are objects in time linear in these, if base clusters are as small.
-    Where a sample has fewer than 4 labels for each of many base clusters, groups are of all objects, three
-    for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes.
-    Objects of the sample move to their most probable cluster by their labels, some of which may be errors.
-    All objects are then placed by naive Bayes, by the table of these clusters and once more by that of all
+    their labels; of more than 500 labels of an object, by the labels of evenly spaced partitions. Half of a
+    sample is of all base clusters alike, so that it has objects of small clusters, too. Two trees merge the
+    groups: by average link of the locally weighted co-association, and by distinctness, how cleanly the
+    partitions that separate two clusters do so. Both are cut, spherical k-means of the embedding makes as
+    many clusters, and what has the largest product of mean normalized mutual information with the partitions
+    and mean distinctness is taken: see `bigcons.trust.groups`. A lone object of the sample is no cluster
+    where a tree has as many others; where some clusters win no object of the sample, more are cut. Structure
+    is judged in the groups that are cut; "auto" cuts those in which the number was found, by the better tree,
+    which is ``tree_``. Clusters of fewer than 5 objects each are not judged, and of some thousand objects
+    refused: `EACAverage` finds a third as many as there are objects in time linear in these, if base clusters
+    are as small. Where a sample has fewer than 4 labels for each of many base clusters, groups are of all
+    objects, three for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes. Objects
+    of the sample move to their most probable cluster by their labels, some of which may be errors. All
+    objects are then placed by naive Bayes, by the table of these clusters and once more by the table of all
     objects. Memberships are the probabilities of that placement, an object itself left out, tempered by the
     share of partitions that would be as uncertain were they independent (`bigcons.metrics.trust`). Labels are
     read three times, for the sample, the table, and the results with all of ``trust_``, in O(n M K) time;
@@ -226,7 +225,7 @@ class ConsensusTree(ConsensusClusterer):
                 self.n_told_apart_: int = choice.n_clusters
                 if choice.n_clusters < K:
                     warn_user(
-                        f"the tree tells {choice.n_clusters:,} clusters apart, fewer than n_clusters={K}.",
+                        f"the labels support {choice.n_clusters:,} clusters, fewer than n_clusters={K}.",
                         SurplusClustersWarning,
                     )
             if not self._is_local:

@@ -1,4 +1,4 @@
-"""A consensus told on one HTML page that needs nothing else, no network and no script.
+"""A consensus on one HTML page that needs nothing else, no network and no script.
 
 `Report` gathers the numbers block by block; ``template.html`` lays them out.
 """
@@ -334,7 +334,7 @@ class _Counts:
         return pa.table(columns)
 
 
-# What is told
+# Sentences
 
 
 def _partitions(trusted: Any, ensemble: Any) -> pa.Table | None:
@@ -390,7 +390,7 @@ def _warnings(report: Report) -> Iterator[str]:
     pairs = {tuple(sorted(pair)) for pair in mergers(clusters).items()}
     if joined := [f"{k} and {other}" for k, other in sorted(pairs)]:
         yield (
-            f"Clusters {_some(joined, 8)} are not told apart by halves of the partitions and could be merged."
+            f"Halves of the partitions do not separate clusters {_some(joined, 8)}, which could be merged."
         )
     words = "say almost nothing about the clusters"
     yield from _of_partitions(report.partitions, "weight", lambda value: value < 0.1, words)
@@ -430,7 +430,7 @@ _NAMES = {
     "adjusted_rand": "adjusted Rand", "nmi": "NMI", "n_labeled": "objects", "n_clusters": "clusters",
     "size": "objects", "false_join_rate": "false-join rate", "n_passes": "passes", "n_steps": "steps",
     "second_label": "second cluster", "second_confidence": "its confidence",
-    "has_structure": "clear structure", "n_told_apart": "clusters told apart",
+    "has_structure": "clear structure", "n_told_apart": "clusters supported by the data",
     "overall": "all objects", "overall_share": "all objects", "feature": "column",
 }  # fmt: skip
 

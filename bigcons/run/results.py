@@ -71,8 +71,8 @@ class Results:
 
     A method may number its clusters as it likes, and leave some without objects. Here they are numbered by
     falling number of objects, from 0 and without gaps; of equal ones, the method's first is first. Clusters
-    without objects are the last columns of the memberships. The label of an object is that of its largest
-    membership; of equal ones the first, which is that of the larger cluster.
+    without objects are the last columns of the memberships. An object is labeled by its largest
+    membership; of equal ones by the first, of the larger cluster.
 
     Where sizes do not fall in the order that is expected, results in memory are put into order there, and so
     are stored labels, by this process. Stored memberships are computed and written once more: a task that put

@@ -383,7 +383,7 @@ def _source_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Source:
         columns = f": {', '.join(source.names[:4])}" if source.names else ""
         raise InvalidInputError(
             f"run {name!r}, {source.where}, has {source.n_columns} columns{columns}; name the one with its "
-            "labels by columns= (--columns) and that of the ids by id= (--id)."
+            "labels by columns= (--columns) and the one with the ids by id= (--id)."
         )
     return source
 

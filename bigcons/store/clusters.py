@@ -68,7 +68,7 @@ class NClustersChoice:
     def is_clear(self) -> bool:
         """Whether there is more `evidence` for some number than a single cluster has, its lifetime.
 
-        Where there is not, the labels look like those of a continuum, which has no clusters.
+        Where there is not, the labels look like labels of a continuum, which has no clusters.
         """
         of_several = evidence(self.table)[self.table["n_clusters"] > 1]
         return bool((of_several > self.lifetime_of_one).any())
@@ -184,8 +184,8 @@ class ClusterTree:
     merges: np.ndarray
     """(G - 1, 4) float64, from the leaves to the top, as `scipy.cluster.hierarchy.dendrogram` takes them.
 
-    The two merged, leaves numbered from 0 and merges from G; the height, raised to that of the merges before;
-    the number of leaves.
+    The two merged, leaves numbered from 0 and merges from G; the height, at least the height of the merges
+    before; the number of leaves.
     """
     sizes: np.ndarray
     """(G,) int64: the sampled objects of each leaf."""
@@ -320,8 +320,8 @@ class ClusterTree:
 
         Numbered largest first. Objects, also those of clusters that do not count, are placed by naive Bayes
         on their labels, as by `ConsensusTree`: by the table of the sample, which counts the table of all, and
-        once more by that; two passes in blocks, O(n_objects M K) time, of any engine. They are those of
-        ``ConsensusTree("auto")`` for its number; ``ConsensusTree(K)`` counts clusters of any size.
+        once more by that; two passes in blocks, O(n_objects M K) time, of any engine. They equal the clusters
+        of ``ConsensusTree("auto")`` for its number; ``ConsensusTree(K)`` counts clusters of any size.
         """
         if self.placer is None:
             raise InvalidInputError(

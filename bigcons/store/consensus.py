@@ -163,8 +163,8 @@ class Consensus(stores.Objects):
     ) -> Any:
         """Return a pyarrow table with a row for each object: its id, if it has one, and its ``label``.
 
-        Columns and parameters are those of `export`, except that ``confidence`` is there by default where
-        `trust` is stored.
+        Columns and parameters are the same as of `export`, except that ``confidence`` is there by default
+        where `trust` is stored.
         """
         import pyarrow as pa
 
@@ -415,7 +415,7 @@ def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
             "again more reliably than in data without clusters."
         )
     if (told := results.get("n_told_apart", n_clusters)) < n_clusters:
-        yield f"The tree tells {told:,} clusters apart, fewer than the {n_clusters:,} asked for."
+        yield f"The labels support {told:,} clusters, fewer than the {n_clusters:,} asked for."
 
 
 OF_SIZES, STRUCTURE = ("n_clusters", "n_tiny_clusters"), "has_structure"
@@ -482,8 +482,8 @@ def match(new: Any, old: Any) -> Matching:
     ----------
     new, old
         Two consensuses: a `Consensus`, its path, a fitted clusterer, or labels ``(n_objects,)``, whole
-        numbers, of which negative ones are missing. If both have ids, objects are joined by them; else those
-        of ``old`` are the first of ``new``, as after `Ensemble.append_objects`.
+        numbers, of which negative ones are missing. If both have ids, objects are joined by them; else the
+        objects of ``old`` are the first of ``new``, as after `Ensemble.append_objects`.
 
     Raises InvalidInputError for labels that are text, for more old than new objects without ids, and
     InvalidIdsError if no id is in both. Memory: the labels and ids of both.

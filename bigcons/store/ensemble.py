@@ -181,12 +181,12 @@ class Ensemble(Objects):
         ids : default=None
             What identifies the objects, in order; by default what the runs have.
         id, columns, missing, header
-            Of files and tables, the column that identifies the objects and that of the labels, and how they
+            Of files and tables, the column that identifies the objects and the column of labels, and how they
             are read; see `bigcons.select`.
         out, overwrite, memory
             Where to store the ensemble, and the memory to use for it. By default it is in memory.
 
-        Entries with ids, those of a column with an index included, are joined by them, in any order; objects
+        Entries with ids, such as the index of a column, are joined by them, in any order; objects
         that a run does not have are missing in it. Other entries have a label for each object. Raises
         InvalidInputError for entries of different length, and for a single run. Memory: the codes
         of all runs or, with ``out``, of one at a time.
@@ -538,12 +538,12 @@ class Ensemble(Objects):
         """Append objects, with columns in the order of the partitions or with their names; return ``self``.
 
         New label values extend the categories. If the objects have ids, new ones need them as well, in the
-        column ``id``, by default that of the same name, and none may be known: InvalidIdsError is raised.
-        Those of an index that numbers the rows on, as in the rest of a data frame, are no ids.
-        ``selection`` is what `bigcons.select` takes, such as ``id=``, ``drop=`` or ``missing=``. Soft
-        clusterings take a list of memberships, one table for each partition, with the same clusters, and
-        ``id=`` alone. A stored ensemble must be open with mode "a" and keeps its rows per chunk; other
-        instances that have it open must open it again.
+        column ``id``, by default the column of the same name, and none may be known: InvalidIdsError is
+        raised. An index that numbers the rows on, as in the rest of a data frame, is no id. ``selection`` is
+        what `bigcons.select` takes, such as ``id=``, ``drop=`` or ``missing=``. Soft clusterings take a list
+        of memberships, one table for each partition, with the same clusters, and ``id=`` alone. A stored
+        ensemble must be open with mode "a" and keeps its rows per chunk; other instances that have it open
+        must open it again.
         """
         source: Source | SoftSources
         if self.is_soft:
@@ -559,9 +559,9 @@ class Ensemble(Objects):
 
         ``labels`` is ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a
         list of memberships, one table for each new partition. With the ids of the objects in the column
-        ``id``, by default that of the same name, rows are joined by them: in any order, and objects without a
-        row are missing. InvalidIdsError is raised for an id that is no object; an ensemble without ids takes
-        them from there. Without ids, rows are in the order of the objects. ``selection`` is what
+        ``id``, by default the one of the same name, rows are joined by them: in any order, and objects
+        without a row are missing. InvalidIdsError is raised for an id that is no object; an ensemble without
+        ids takes them from there. Without ids, rows are in the order of the objects. ``selection`` is what
         `bigcons.select` takes, of soft clusterings ``id=`` alone. A stored ensemble must be open with mode
         "a".
         """

@@ -65,17 +65,17 @@ def trust(
 
     The confidence of an object is the probability that its label is right, times the support of its cluster
     as far as ``labels`` know it: see below. The probability is its membership in its cluster where
-    memberships are probabilities, as of `PCC` by the block model. Else it is that of its label by naive Bayes
-    on its base labels, from the shares of base clusters in the clusters of the other objects, tempered
-    because partitions of the same data repeat each other. Either is judged by the ensemble alone: if clusters
-    are not the classes one looks for, or all partitions err together, as k-means of overlapping classes does,
-    no label shows it, and naive Bayes is too confident by about the share of such objects, memberships by
-    less. Memberships are underconfident when errors are independent.
+    memberships are probabilities, as of `PCC` by the block model. Else it is the probability of its label by
+    naive Bayes on its base labels, from the shares of base clusters in the clusters of the other objects,
+    tempered because partitions of the same data repeat each other. Either is judged by the ensemble alone: if
+    clusters are not the classes one looks for, or all partitions err together, as k-means of overlapping
+    classes does, no label shows it, and naive Bayes is too confident by about the share of such objects,
+    memberships by less. Memberships are underconfident when errors are independent.
 
     The table of clusters has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
     objects; ``stability``, its mean Jaccard index with the cluster that a half of the partitions alone would
     assign, over two random halves; ``cohesion``, the mean co-association of pairs of its objects;
-    ``tightness``, its excess over that of objects of different clusters; ``nearest``, the cluster whose
+    ``tightness``, its excess over the mean of objects of different clusters; ``nearest``, the cluster whose
     objects are most often joined with its own, and ``separation``, the excess of the cohesion over that;
     ``support``, the chance that other partitions would find the cluster, by halves of these, adjusted for
     chance, and ``division``, the same of its division from the nearest: below one half, nothing is lost by
@@ -247,7 +247,7 @@ class Evidence:
         """
         self._ensemble, self._codes, self._engine = ensemble, codes, engine
         if values.dtype.kind not in "iu" or values.max() > np.iinfo(np.int32).max:
-            raise InvalidInputError("labels must be whole numbers below 2^31; pass those of a consensus.")
+            raise InvalidInputError("labels must be whole numbers below 2^31; pass a consensus.")
         samples = [contingency.sampled_rows(ensemble), *([] if search is None else [search.rows])]
         K = values.size
         counts = contingency.count_with_partitions(ensemble, codes, K, engine, *samples)

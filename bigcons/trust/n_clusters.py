@@ -115,13 +115,13 @@ def choose_n_clusters(
     sees small clusters, too. They form 30 groups. Where half of them seem to be
     clusters, or the least distinct two are half as distinct as the most distinct, there are twice as many,
     of 20 objects each, up to one for 5 objects and as long as their tree stays cheap: some thousand groups of
-    fine partitions. Many groups, and those of very many base clusters, are found by k-means of the labels.
+    fine partitions. K-means of the labels finds many groups, and groups of very many base clusters.
     Numbers are compared by the labels alone: classes that
     all partitions merge cannot be counted, and clusters that most partitions cut alike are counted as
-    several. If no number has more evidence than a single cluster, ``is_clear`` is False, and fits end in a
+    several. If no number has more evidence than a single cluster, ``is_clear`` is False, and fits raise
     NoStructureWarning: the partitions may divide a continuum. `bigcons.plots.n_clusters` draws the evidence,
     ``trust_.clusters`` has the support of each cluster, and `consensus_tree` with ``features`` compares the
-    ensemble with those of one Gaussian.
+    ensemble with ensembles of one Gaussian.
 
     References
     ----------
@@ -188,18 +188,19 @@ def consensus_tree(
 
     Notes
     -----
-    The sample and its groups are those of `choose_n_clusters`: at least 30 groups of up to 2,000 objects.
-    The support of a split is the mean, over eight random halves of the partitions, of how far the tree of a
-    half divides the same objects in the same two sides: see `bigcons.trust.support`. Parts of a continuum
-    may have a support of .9, too: a split is real if it has support and some number of clusters stands out.
-    Drawing the sample takes O(n) time, and the support some five times that of the groups.
+    The sample and its groups are the same as in `choose_n_clusters`: at least 30 groups of up to 2,000
+    objects. The support of a split is the mean, over eight random halves of the partitions, of how far the
+    tree of a half divides the same objects in the same two sides: see `bigcons.trust.support`. Parts of a
+    continuum may have a support of .9, too: a split is real if it has support and some number of clusters
+    stands out. Drawing the sample takes O(n) time, and the support some five times as long as the groups.
 
     With ``features``, the generator of the ensemble makes as many partitions of up to 2,000 of the objects,
     and of as many points of one Gaussian with their covariance, ``n_draws`` times. The p-value of K clusters
     or more is the share of the draws, the sample counted among them, in which some number of clusters has as
     much evidence as the best number from K on has in the sample: its lifetime times the agreement of halves
-    on it (`NClustersChoice`). That of the first split says whether there is more than a single cluster, and
-    those of all splits hold together. Half a second to a second for each draw, and a pass over the features.
+    on it (`NClustersChoice`). The p-value of the first split says whether there is more than a single
+    cluster, and the p-values of all splits hold together. Half a second to a second for each draw, and a pass
+    over the features.
 
     References
     ----------
