@@ -364,12 +364,7 @@ def reliability(found: Any, truth: Any = None) -> Figure:
 
 
 def scatter(
-    coordinates: Any,
-    consensus: Any,
-    *,
-    n_objects: int = 20_000,
-    random_state: SeedLike = 0,
-    ax: Axes | None = None,
+    coordinates: Any, consensus: Any, *, n_objects: int = 20_000, random_state: SeedLike = 0, ax: Any = None
 ) -> Figure:
     """Draw objects at given coordinates, such as from UMAP or PCA, colored by cluster.
 
@@ -501,12 +496,7 @@ def memberships(
 
 
 def coassociation(
-    ensemble: Any,
-    labels: Any = None,
-    *,
-    n_objects: int = 500,
-    random_state: SeedLike = 0,
-    ax: Axes | None = None,
+    ensemble: Any, labels: Any = None, *, n_objects: int = 500, random_state: SeedLike = 0, ax: Any = None
 ) -> Figure:
     """Draw how often pairs of objects share a cluster, with the objects in VAT order.
 
