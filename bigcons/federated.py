@@ -653,7 +653,7 @@ def fit_columns(
             record = {"objective": objective, "sum_alpha": float(alpha.sum())}
             start.settled = passes.gains_little(start.records[-1] if start.records else None, record, tol)
             start.records.append(record)
-            smoothing, relaxation = SMOOTHING, bce.relaxation_of(before, objective, relaxation)
+            smoothing, relaxation = SMOOTHING, bce.relaxation_of(before, relaxation, objective)
             alpha = bce.further_alpha(alpha, stats["log_means"], n_labeled, relaxation)
             phi = stats["counts"].reshape(M, n, n_clusters).transpose(1, 0, 2)
     best = max(starts, key=lambda start: start.objective)

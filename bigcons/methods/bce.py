@@ -35,6 +35,13 @@ E_STEP_TOL, E_STEPS = 1e-4, 100
 # The smoothing and the alpha of a start from base partitions.
 START_SMOOTHING, START_ALPHA = 0.1, 0.5
 
+# Over-relaxation: the step in log parameters as a multiple of that to the maximum of the M-step. 1 is plain
+# EM; near a quadratic maximum any step up to 2 gains. Far from one, oversteps lead to lower optima: of 160
+# starts on planted and real ensembles, 29 ended more than 1e-4 lower and 9 higher than by plain EM. Hence the
+# steps are plain until a pass gains less than this share of the objective (0 lower, 4 higher), which keeps
+# four fifths of the passes saved (benchmarks/bce_paper.py).
+RELAXATION, SETTLING_GAIN = 1.7, 1e-3
+
 # The previous objective and the relaxation of the last step, of a state that has made none.
 NO_STEP = (-np.inf, 1.0)
 
@@ -69,6 +76,9 @@ class BCE(PassClusterer):
         Rand index .42 without the update, 0 with it).
     smoothing : float, default=1e-6
         Added to every expected label count, so that no probability is zero.
+    relaxation : float, default=1.7
+        The step from the parameters to the maximum of the M-step is made so many times as long, from 1, the
+        paper's plain EM, to 1.9, once a pass gains less than a thousandth of the objective.
     max_iter : int, default=500
         Maximum number of passes.
     tol : float, default=1e-6
@@ -97,10 +107,10 @@ class BCE(PassClusterer):
     -----
     O(n M K) time for every step of the fixed point of gamma, up to 100 of them a pass but few once gamma has
     settled; memory O(B K), and 8 n K bytes for gamma, which is carried from pass to pass. The authors
-    reinitialize gamma in every pass, which can lower the bound. Once a pass gains less than a thousandth of
-    the objective, the M-step oversteps its maximum where the bound still rises (over-relaxed EM), which saves
-    a third of the passes and leads to the same optima as plain EM. A start that has settled on the sample
-    continues on all objects with a tenth of its label probabilities spread evenly over the labels.
+    reinitialize gamma in every pass, which can lower the bound. Steps beyond the maximum of the M-step are
+    made only where the bound still rises (over-relaxed EM); they save a third of the passes and lead to the
+    same optima as plain EM. A start that has settled on the sample continues on all objects with a tenth of
+    its label probabilities spread evenly over the labels.
 
     `bigcons.federated` fits the same model to objects, or partitions, of sites that keep their labels.
 
@@ -126,6 +136,7 @@ class BCE(PassClusterer):
     init: str = "partition"
     update_alpha: bool = True
     smoothing: float = 1e-6
+    relaxation: float = RELAXATION
     max_iter: int = 500
 
     def _method(self, offsets: np.ndarray, n_clusters: int) -> VariationalBCE:
@@ -135,6 +146,7 @@ class BCE(PassClusterer):
             init=check_choice("init", self.init, ("partition", "random")),
             smoothing=check_number("smoothing", self.smoothing, at_least=1e-12),
             update_alpha=check_flag("update_alpha", self.update_alpha),
+            relaxation=check_number("relaxation", self.relaxation, at_least=1.0, at_most=1.9),
         )
 
 
@@ -149,13 +161,21 @@ class VariationalBCE(Method):
     name = "BCE"
 
     def __init__(
-        self, offsets: np.ndarray, n_clusters: int, *, init: str, smoothing: float, update_alpha: bool
+        self,
+        offsets: np.ndarray,
+        n_clusters: int,
+        *,
+        init: str,
+        smoothing: float,
+        update_alpha: bool,
+        relaxation: float = RELAXATION,
     ) -> None:
         self.offsets = offsets
         self.n_carried = n_clusters
         self.init = init
         self.smoothing = smoothing
         self.update_alpha = update_alpha
+        self.relaxation = relaxation
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
         """Return the first state of start ``number``, from rows of labels (rows, M).
@@ -220,7 +240,7 @@ class VariationalBCE(Method):
         # the prior that adding smoothing to the counts stands for: with it no iteration lowers the objective
         prior = self.smoothing * np.log(beta).sum()
         value = float(float(stats["bound"]) + n_labeled * log_normalizer(alpha) + prior)
-        relaxation = relaxation_of(float(state["step"][0]), value, float(state["step"][1]))
+        relaxation = relaxation_of(*map(float, state["step"]), value, self.relaxation)
         record = {"objective": value, "sum_alpha": float(alpha.sum())}
         if self.update_alpha:
             alpha = further_alpha(alpha, stats["log_means"], n_labeled, relaxation)
@@ -256,21 +276,14 @@ def state_of(expected: np.ndarray, offsets: np.ndarray, alpha: float = START_ALP
 # On clean ensembles alpha tends to zero, and the model degenerates to a mixture of multinomials.
 ALPHA_FLOOR = 1e-3
 
-# Over-relaxation: the step in log parameters as a multiple of that to the maximum of the M-step. 1 is plain
-# EM; near a quadratic maximum any step up to 2 gains. Far from one, oversteps lead to lower optima: of 160
-# starts on planted and real ensembles, 29 ended more than 1e-4 lower and 9 higher than by plain EM. Hence the
-# steps are plain until a pass gains less than this share of the objective (0 lower, 4 higher), which keeps
-# four fifths of the passes saved (benchmarks/bce_paper.py).
-RELAXATION, SETTLING_GAIN = 1.7, 1e-3
 
-
-def relaxation_of(previous: float, objective: float, relaxation: float) -> float:
+def relaxation_of(previous: float, relaxation: float, objective: float, settled: float = RELAXATION) -> float:
     """Return the relaxation of the step after a pass that raised the objective from ``previous``.
 
-    1 until the gain is small, then `RELAXATION` for good; ``relaxation`` is that of the step before.
+    1 until the gain is small, then ``settled`` for good; ``relaxation`` is that of the step before.
     """
     is_settling = objective - previous < SETTLING_GAIN * abs(objective)
-    return RELAXATION if is_settling or relaxation > 1.0 else 1.0
+    return settled if is_settling or relaxation > 1.0 else 1.0
 
 
 def further_probabilities(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 AS_IN_PAPER: dict[str, dict[str, Any]] = {
     # Lourenço et al. 2015: the heap over all pairs; their cap of n K steps is max_iter="paper"
     "pcc": {"pairs": "dense", "solver": "heap"},
-    # Wang, Shan and Banerjee 2009: one random start; tables of the best and the mean over runs
-    "bce": {"init": "random", "n_init": 1},
+    # Wang, Shan and Banerjee 2009: one random start, plain EM; tables of the best and the mean over runs
+    "bce": {"init": "random", "n_init": 1, "relaxation": 1.0},
     "bce-gibbs": {"init": "random", "n_init": 1},
     "mixture": {"background": False, "init": "dirichlet", "n_init": 1},
     "kmeans": {"encode": "integer", "n_init": 1},

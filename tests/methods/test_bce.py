@@ -8,7 +8,7 @@ from scipy.special import digamma
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine
 
-from bigcons import Ensemble
+from bigcons import Ensemble, as_in_paper
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import UnlabeledObjectsWarning
 from bigcons.generate import mask_labels
@@ -108,7 +108,33 @@ def test_passes__never_lower_the_objective(labels, n_clusters, init, seed):
     assert (np.diff(values) >= -1e-7 * (1 + np.abs(values[0]))).all()
 
 
+@pytest.mark.parametrize(("relaxation", "is_plain"), [(1.0, True), (1.7, False)])
+def test_passes__of_relaxation_1_are_plain_em_to_the_end(relaxation, is_plain):
+    ensemble = planted_ensemble(300, 10, missing=0.2, random_state=0)[0]
+    labels = ensemble.read(0, 300)
+    how = {"init": "random", "smoothing": LAP, "update_alpha": True, "relaxation": relaxation}
+    problem = bce.VariationalBCE(ensemble.offsets, SIX_CLASSES, **how)
+    state, carried = problem.start(labels, 0, 0)
+    at_the_maximum = []
+    for _ in range(60):
+        stats, carried = problem.block_stats(state, labels, carried)
+        alpha = bce.best_alpha(state["alpha"], stats["log_means"], float(stats["n_labeled"]))
+        beta = bce.label_probabilities(stats["counts"] + LAP, ensemble.offsets)
+        state, _ = problem.finish(state, stats)
+        is_there = np.array_equal(state["alpha"], alpha) and np.array_equal(state["beta"], beta)
+        at_the_maximum.append(is_there)
+    assert all(at_the_maximum) == is_plain
+
+
 # The estimator
+
+
+def test_as_in_paper__reaches_by_plain_em_nearly_the_bound_of_relaxed_em():
+    ensemble = planted_ensemble(300, 10, missing=0.2, random_state=0)[0]
+    plain = as_in_paper("bce", SIX_CLASSES, random_state=0).fit(ensemble)
+    relaxed = as_in_paper("bce", SIX_CLASSES, relaxation=1.7, random_state=0).fit(ensemble)
+    assert plain.objective_ != relaxed.objective_
+    assert plain.objective_ == pytest.approx(relaxed.objective_, rel=1e-3)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.5])
