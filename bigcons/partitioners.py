@@ -33,8 +33,6 @@ class Graph(NamedTuple):
     indices: np.ndarray
     weights: np.ndarray | None = None
     """Whole numbers > 0; None: all 1."""
-    scale: float = 1.0
-    """The factor by which weights were multiplied before rounding."""
 
 
 def graph_of(weights: np.ndarray) -> Graph:
@@ -50,11 +48,11 @@ def graph_of(weights: np.ndarray) -> Graph:
     weights *= scale
     edges = np.rint(weights, out=weights) > 0
     indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(edges, axis=1))])
-    return Graph(indptr, np.nonzero(edges)[1], weights[edges].astype(np.int64), scale)
+    return Graph(indptr, np.nonzero(edges)[1], weights[edges].astype(np.int64))
 
 
-def partition_graph(graph: Graph, n_parts: int, seed: int) -> tuple[np.ndarray, float]:
-    """Return balanced parts (n,) int32 of a graph by METIS and the weight of the edges cut.
+def partition_graph(graph: Graph, n_parts: int, seed: int) -> np.ndarray:
+    """Return balanced parts (n,) int32 of a graph by METIS.
 
     No part has more than ``(1 + IMBALANCE) n / n_parts`` vertices, or than ``n / n_parts`` rounded up if the
     former is too little for all, and none is empty. METIS partitions both k ways at once, which cuts less in
@@ -72,10 +70,9 @@ def partition_graph(graph: Graph, n_parts: int, seed: int) -> tuple[np.ndarray, 
         ) from None
     n = len(graph.indptr) - 1
     if n_parts == 1:
-        return np.zeros(n, np.int32), 0.0
+        return np.zeros(n, np.int32)
     if n_parts >= n:
-        weights = np.ones(len(graph.indices)) if graph.weights is None else graph.weights
-        return np.arange(n, dtype=np.int32), float(weights.sum()) / 2 / graph.scale
+        return np.arange(n, dtype=np.int32)
     share = n / n_parts
     most = max(math.ceil(share), math.floor((1 + IMBALANCE) * share))
     allowed = max(IMBALANCE, most / share - 1)  # below the latter METIS cuts at random
@@ -92,7 +89,7 @@ def partition_graph(graph: Graph, n_parts: int, seed: int) -> tuple[np.ndarray, 
             sizes = np.bincount(parts, minlength=n_parts)
             excess = max(int(np.max(sizes)) - most, 0) + np.count_nonzero(sizes == 0)
             found.append((excess, cut, parts))
-        excess, cut, parts = min(found, key=lambda one: one[:2])
+        excess, _, parts = min(found, key=lambda one: one[:2])
         if n > 100 and not excess:
             break
     if excess:
@@ -102,7 +99,7 @@ def partition_graph(graph: Graph, n_parts: int, seed: int) -> tuple[np.ndarray, 
             f"{np.max(sizes)}; use the default partitioner or another n_clusters.",
             ConsensusWarning,
         )
-    return parts, cut / graph.scale
+    return parts
 
 
 def partition_hypergraph(
@@ -141,8 +138,9 @@ def partition_hypergraph(
         counts = context, n_vertices, len(pins)
         hypergraph = session.create_hypergraph(*counts, edges, of_vertices, rounded[order].tolist())
         parts = hypergraph.partition(context)
-        value = parts.cut() if objective == "cut" else parts.km1()
-        return np.array(parts.get_partition(), np.int32)[place], value / scale
+        found = np.array(parts.get_partition(), np.int32)[place]
+    beyond = np.array([max(len(np.unique(found[vertices])), 1) - 1 for vertices in pins])
+    return found, float(weights @ (np.minimum(beyond, 1) if objective == "cut" else beyond))
 
 
 def has_mtkahypar() -> bool:

@@ -223,7 +223,7 @@ def graph_partition(similarity: Similarity, points: Points, numbers: Numbers, rn
     """
     graph = graph_of(similarity(points, points))
     # the paper's allowed excess of a part over its share
-    return [partition_graph(graph, k, int(rng.integers(2**31)))[0] for k in numbers]
+    return [partition_graph(graph, k, int(rng.integers(2**31))) for k in numbers]
 
 
 def self_organizing_map(points: Points, numbers: Numbers, rng: Generator) -> Partitions:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse
 
-from bigcons.coassociation.counts import dense
+from bigcons.coassociation.counts import dense, similarity
 from bigcons.errors import ConsensusWarning, InvalidInputError, SoftEnsembleError, warn_user
 from bigcons.memory import DEFAULT_DATA_BYTES, Block
 from bigcons.methods import incidence
@@ -186,20 +186,20 @@ class CSPA(GraphClusterer):
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))
         check_choice("normalize", self.normalize, ("observed", "all"))
-        is_observed, n_bytes = self.normalize == "observed", BYTES_PER_ENTRY * ensemble.n_objects**2
+        n_bytes = BYTES_PER_ENTRY * ensemble.n_objects**2
 
         def cut(*_: np.ndarray) -> tuple[np.ndarray, float]:
-            n_agree, n_seen = dense(ensemble, memory=n_bytes, client=engine)
-            similarity = n_agree / (np.maximum(n_seen, 1) if is_observed else ensemble.n_partitions)
-            np.fill_diagonal(similarity, 0.0)
-            if not similarity.any():
+            counts = *dense(ensemble, memory=n_bytes, client=engine), ensemble.n_partitions, self.normalize
+            graph = graph_of(similarity(*counts))
+            if not len(graph.indices):
                 raise InvalidInputError(
                     "no two objects share a cluster in any partition: there is no graph to cut; use other "
                     "labels."
                 )
-            return partition_graph(graph_of(similarity), self.n_clusters, seed)
+            parts = partition_graph(graph, self.n_clusters, seed)
+            return parts, float(similarity(*counts).sum(where=parts[:, None] != parts)) / 2
 
-        embed = partial(incidence.cut_embedding, observed=is_observed)
+        embed = partial(incidence.cut_embedding, observed=self.normalize == "observed")
         self._solve_graph(ensemble, engine, seed, out, embed, n_bytes, cut)
 
 
@@ -278,9 +278,9 @@ class HBGF(GraphClusterer):
             # the objects, then the base clusters, with an edge for every label
             H = incidence_of(ensemble.read(0, n), ensemble.offsets).astype(np.int8)
             graph = scipy.sparse.block_array([[None, H], [H.T, None]], format="csr")
-            edges = Graph(graph.indptr, graph.indices)
-            parts, value = partition_graph(edges, self.n_clusters, seed)
-            return parts[:n], value
+            parts = partition_graph(Graph(graph.indptr, graph.indices), self.n_clusters, seed)
+            rows, columns = H.nonzero()
+            return parts[:n], float(np.count_nonzero(parts[rows] != parts[n + columns]))
 
         embed = incidence.bipartite_embedding
         self._solve_graph(ensemble, engine, seed, out, embed, n_bytes, cut, with_base_clusters=True)
@@ -508,7 +508,7 @@ class MCLA(ConsensusClusterer):
             jaccard = jaccard[np.ix_(counted, counted)]
             times = None if times is None else times[counted]
         if self.partitioner == "metis":
-            groups, _ = partition_graph(graph_of(jaccard.copy()), self.n_clusters, seed)
+            groups = partition_graph(graph_of(jaccard.copy()), self.n_clusters, seed)
         else:
             groups = cut_by_spectrum(jaccard, self.n_clusters, seed, times)
         groups = numbered(groups)

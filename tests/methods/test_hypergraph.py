@@ -366,6 +366,21 @@ def test_metis__finds_parts_of_a_few_objects(n_objects):
     assert 1 <= sizes.min() <= sizes.max() <= 3
 
 
+@pytest.mark.parametrize("normalize", ["observed", "all"])
+@pytest.mark.parametrize("n_clusters", [1, 3])
+def test_metis__tells_the_cut_by_weights_that_are_not_rounded(normalize, n_clusters):
+    pytest.importorskip("pymetis")
+    labels = random_labels(40, 7, 3, 0.3)
+    model = CSPA(n_clusters, partitioner="metis", normalize=normalize, random_state=0).fit(labels)
+    seen = (labels >= 0).astype(int) @ (labels >= 0).T
+    agree = sum((column[:, None] == column) & (column >= 0) for column in labels.T)
+    similarity = agree / (np.maximum(seen, 1) if normalize == "observed" else 7)
+    apart = model.labels_[:, None] != model.labels_
+    assert model.objective_ == pytest.approx(similarity[apart].sum() / 2, rel=1e-12)
+    of_labels = HBGF(n_clusters, partitioner="metis", random_state=0).fit(labels)
+    assert of_labels.objective_ == int(of_labels.objective_) < (labels >= 0).sum()
+
+
 def test_metis__that_finds_no_balanced_cut_says_so():
     pytest.importorskip("pymetis")
     graph = graph_of(np.ones((13, 13)))
@@ -418,9 +433,8 @@ def test_hgpa__counts_partitions_by_their_weights(scale):
     labels[:, 0] = np.arange(40) % 2
     model = HGPA(2, weights=scale * np.array([50, 1, 1, 1, 0]), random_state=0).fit(labels)
     assert adjusted_rand(labels[:, 0], model.labels_) == 1.0
-    assert model.objective_ == pytest.approx(
-        scale * naive.cut(labels[:, 1:4], model.labels_, "km1"), rel=0.02
-    )
+    expected = scale * naive.cut(labels[:, 1:4], model.labels_, "km1")
+    assert model.objective_ == pytest.approx(expected, rel=1e-12)
 
 
 @needs_mtkahypar
