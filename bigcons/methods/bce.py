@@ -240,7 +240,8 @@ class VariationalBCE(Method):
         # the prior that adding smoothing to the counts stands for: with it no iteration lowers the objective
         prior = self.smoothing * np.log(beta).sum()
         value = float(float(stats["bound"]) + n_labeled * log_normalizer(alpha) + prior)
-        relaxation = relaxation_of(*map(float, state["step"]), value, self.relaxation)
+        previous, last = state["step"].tolist()
+        relaxation = relaxation_of(previous, last, value, self.relaxation)
         record = {"objective": value, "sum_alpha": float(alpha.sum())}
         if self.update_alpha:
             alpha = further_alpha(alpha, stats["log_means"], n_labeled, relaxation)
