@@ -28,8 +28,8 @@ are exactly as many as the paper's, 2,903, but the file has 6 topics in place of
 read from the folder that BIGCONS_DATA names; ``--smallest`` needs none.
 
 Where the results differ. Noise: by ANMI CSPA is ahead of MCLA from 50 % on and the greedy search ahead of
-both, as published; by NMI with the original CSPA does not overtake MCLA (0.35 against 0.49 at 70 %), and the
-greedy search stays below CSPA from 40 % on. Views: all features of 2D2K give 0.79 of the
+both, as published; by NMI with the original CSPA does not overtake MCLA (by METIS 0.35 against 0.48 at
+70 %), and the greedy search stays below CSPA from 40 % on. Views: all features of 2D2K give 0.79 of the
 paper's 0.85; exp(-d^2) is nearly the same for all pairs, and METIS pays with wrong objects for the 5 % of
 imbalance that it may use: with 0.1 %, or features three times as large, they give 0.84 and 0.85. 8D5K
 reaches 0.89 of the paper's 0.99, also with draws whose views are about as good as published: most random
