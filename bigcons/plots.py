@@ -371,7 +371,7 @@ def scatter(
     ``coordinates (n_objects, 2)`` are in the order of the objects. ``consensus`` is a fitted clusterer, a
     `Consensus`, or labels. Every cluster has its number among its objects. Objects of low confidence, where
     it is known, are pale, and objects without a label gray. Of more than ``n_objects``, a random sample is
-    drawn, into ``ax`` if it is given. The points are an image in PDF and SVG, too.
+    drawn, into the Axes ``ax`` if given. The points are an image in PDF and SVG, too.
 
     Examples
     --------
@@ -442,7 +442,7 @@ def memberships(
     than ``n_objects`` objects, a random sample is drawn. Next to each cluster is the number of its objects;
     clusters that share objects are neighbors (in VAT order). Clusters without objects are left out, and of
     more than ``n_clusters`` the smaller ones with their objects. A store is read block by block. The picture
-    goes into ``ax`` if it is given.
+    goes into the Axes ``ax`` if given.
 
     Examples
     --------
@@ -501,7 +501,7 @@ def coassociation(
     """Draw how often pairs of objects share a cluster, with the objects in VAT order.
 
     ``ensemble`` is an Ensemble, its path, or a table of labels; of more than ``n_objects`` objects, a random
-    sample is drawn, into ``ax`` if it is given. ``labels``, one for each object of the ensemble, a fitted
+    sample is drawn, into the Axes ``ax`` if given. ``labels``, one for each object of the ensemble, a fitted
     clusterer or a `Consensus`, put the objects of a cluster together, in VAT order, next to clusters that are
     often joined with it. O(n_objects^2) time and memory.
 
@@ -574,7 +574,7 @@ def partitions(ensemble: Any, *, ax: Axes | None = None) -> Figure:
 
     ``ensemble`` is an Ensemble of labels, its path, or a table of labels; agreement is measured on at most
     2,048 sampled objects, see `bigcons.metrics.partition_agreement`. Of more than a thousand partitions, some
-    are drawn, evenly spaced. They are drawn into ``ax`` if it is given.
+    are drawn, evenly spaced. They are drawn into the Axes ``ax`` if given.
 
     Examples
     --------
@@ -777,7 +777,7 @@ def _draw_arrow(
 
 
 def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) -> Figure:
-    """Draw a tree of clusters, into ``ax`` if it is given.
+    """Draw a tree of clusters, into the Axes ``ax`` if given.
 
     ``tree`` is what `bigcons.consensus_tree` returned, or a clusterer or Consensus whose number of clusters
     was chosen; ``n_clusters``, by default the number recommended, or 2 where that is 1, says down to which
