@@ -202,7 +202,7 @@ UNPLACED = -2
 
 @jit
 def place(
-    labels, current, stays, offsets, half, rates, without, prior, own_prior, temperature,
+    labels, current, stays, offsets, half, rates, without, prior, temperature,
     assigned, memberships, confidence, second, second_confidence, T, sizes, totals, summed, agreed,
 ):  # fmt: skip
     """Place objects in their most probable clusters by naive Bayes on their labels.
@@ -211,9 +211,9 @@ def place(
     object, -1 for none, `UNPLACED` for one that is left out. ``stays``: whether objects are in that cluster,
     whatever their labels say, and those in none are left out. ``rates`` (B, padded K) are the
     log-probabilities of base clusters in each cluster, ``without`` what is to be added to that of the
-    object's own cluster, as if it were in none; ``prior`` and ``own_prior`` (K,) are those of the clusters.
-    Probabilities are by the evidence of labels and sizes times ``temperature``. ``half`` (M,) bool divides
-    the partitions in two.
+    object's own cluster, as if it were in none; ``prior`` (K,) are those of the clusters. Probabilities are
+    by the evidence of labels and sizes times ``temperature``. ``half`` (M,) bool divides the partitions in
+    two.
 
     Sets ``assigned`` (n,) int32, -1 without labels. Sets ``memberships`` (n, K) float32, unless they have no
     rows, to the probabilities, all others below that of the object's cluster unless it stays there. Sets,
@@ -281,17 +281,16 @@ def place(
             winners = (-1, -1)
             if is_told:
                 winners = (
-                    best_of(sums[0, r], prior, own_prior, before) if n_labels[0, r] else -1,
-                    best_of(sums[1, r], prior, own_prior, before) if n_labels[1, r] else -1,
+                    best_of(sums[0, r], prior, -1) if n_labels[0, r] else -1,
+                    best_of(sums[1, r], prior, -1) if n_labels[1, r] else -1,
                 )
             for k in range(K):
                 scores[k] += sums[1, r, k]
-            best = best_of(scores, prior, own_prior, before)
-            highest = temperature * (scores[best] + (own_prior[best] if best == before else prior[best]))
+            best = best_of(scores, prior, before)
+            highest = temperature * (scores[best] + prior[best])
             mass = 0.0
             for k in range(K):
-                score = temperature * (scores[k] + (own_prior[k] if k == before else prior[k]))
-                scores[k] = math.exp(score - highest)
+                scores[k] = math.exp(temperature * (scores[k] + prior[k]) - highest)
                 mass += scores[k]
             cluster = before if stays else best
             assigned[i] = cluster
@@ -336,11 +335,12 @@ def add_evidence(rates, without, at, m, before, scores, width):
 
 
 @leaf
-def best_of(scores, prior, own_prior, before):
-    """Return the cluster of the highest score with its prior, the first of equal ones."""
-    best, highest = -1, -np.inf
+def best_of(scores, prior, before):
+    """Return the cluster of the highest score with its prior: on a tie the one before, else the first."""
+    best, highest = before, -np.inf
+    if before >= 0:
+        highest = scores[before] + prior[before] + 1e-9  # which is more than rounding
     for k in range(prior.shape[0]):
-        score = scores[k] + (own_prior[k] if k == before else prior[k])
-        if best < 0 or score > highest:
-            best, highest = k, score
+        if best < 0 or scores[k] + prior[k] > highest:
+            best, highest = k, scores[k] + prior[k]
     return best

@@ -356,12 +356,12 @@ def most_probable(
     """Return the most probable group (rows,) of every object in one by its labels, or memberships.
 
     By naive Bayes, partitions counted by weight (M,), from the labels and the sizes of groups (rows,), of
-    which none is empty; ``left_out``: of those of the other objects, so that none vouches for itself. An
-    object errs at a rate of its own, in which its labels are any of their partitions: that of `ERROR_RATES`
-    counts by which a group is most probable. An object stays where no other group is more probable, or it has
-    no labels. The spectrum of few or noisy partitions holds more noise than clusters, and groups by it mix
-    classes: most objects of a class then have another group, of more objects like them. O(E g) time for E
-    labels of all objects.
+    which none is empty; ``left_out``: from the labels of the other objects, so that none vouches for itself.
+    An object errs at a rate of its own, in which its labels are any of their partitions: that of
+    `ERROR_RATES` counts by which a group is most probable. An object stays where no other group is more
+    probable, or it has no labels. The spectrum of few or noisy partitions holds more noise than clusters, and
+    groups by it mix classes: most objects of a class then have another group, of more objects like them. O(E
+    g) time for E labels of all objects.
     """
     incidence, widths = incidence_of(labels, offsets), np.diff(offsets)
     T, sizes = counts_of(labels, offsets, groups, int(groups.max()) + 1)
@@ -378,9 +378,7 @@ def most_probable(
             left = np.log((1.0 - error) * np.exp(own_rates) + chance) * by_column
             evidence[at] += np.bincount(rows, squares * np.take(left - erring, cells), groups.size)
         np.maximum(scores, evidence, out=scores)
-    scores += np.log(sizes + 1.0)
-    if left_out:
-        scores[at] += np.log(sizes / (sizes + 1.0))[groups]
+    scores += np.log(sizes)
     scores = scores.round(9)
     is_moved = (scores.max(axis=1) > scores[at]) & (np.diff(incidence.indptr) > 0) & (groups >= 0)
     return np.where(is_moved, scores.argmax(axis=1), groups)

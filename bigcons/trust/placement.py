@@ -83,8 +83,6 @@ class Placement:
     """(B, padded K): what is added to those of the object's own cluster, as if it were in none."""
     prior: np.ndarray
     """(K,): the log-probabilities of the clusters; -inf of those without objects."""
-    own_prior: np.ndarray
-    """(K,): that of the object's own cluster, as if it were in none."""
     support: np.ndarray
     """(K,): the support of the clusters by halves of the partitions, NaN where not known."""
     temperature: float = 1.0
@@ -93,17 +91,16 @@ class Placement:
     @classmethod
     def of(cls, T: np.ndarray, sizes: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> Placement:
         """Return the evidence of labels from the objects T (B, K or more) and sizes (K,) of the clusters."""
-        n, K = sizes.sum(), sizes.size
+        K = sizes.size
         with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
             rates, left_out = log_rates(np.ascontiguousarray(T[:, :K].T), sizes, offsets)
-            own_prior = np.log(sizes / (n - 1.0 + K))
+            prior = np.log(sizes / sizes.sum())
         rates, left_out = np.where(sizes > 0, rates, 0.0), np.where(sizes > 0, left_out, 0.0)
-        prior = np.where(sizes > 0, np.log((sizes + 1.0) / (n - 1.0 + K)), -np.inf)
         if weights is not None:
             by_row = weights.base_clusters[:, None]
             rates, left_out = rates * by_row, left_out * by_row
         rates, without = in_whole_vectors(rates), in_whole_vectors(left_out - rates)
-        return cls(offsets, weights, rates, without, prior, own_prior, np.full(K, np.nan))
+        return cls(offsets, weights, rates, without, prior, np.full(K, np.nan))
 
     def parts(self) -> dict[str, np.ndarray]:
         """Return the evidence as arrays, of which `restored` makes the placement again."""
@@ -151,7 +148,6 @@ class Placement:
             own_k = current[counted]
             scores = csr_array(labels) @ self.rates[:, :K] + self.prior
             own = csr_array(labels[counted] ** 2) @ self.without[:, :K]  # of an object's part, it is left out
-            scores[counted, own_k] += self.own_prior[own_k] - self.prior[own_k]
             scores[counted, own_k] += own[np.arange(counted.size), own_k]
             scores *= temperature
             labeled: np.ndarray = np.asarray(labels.any(axis=1))
@@ -172,7 +168,7 @@ class Placement:
         others = np.empty(shares.size, np.int32)
         place(
             *(labels, current, stays, self.offsets, random_half(self.offsets.size - 1)),
-            *(self.rates, self.without, self.prior, self.own_prior, temperature),
+            *(self.rates, self.without, self.prior, temperature),
             *(assigned, memberships, shares, others, other_shares, *stats.values()),
         )
         factor = support_factor(self.support)
@@ -185,7 +181,7 @@ class Placement:
         return self.place(labels, None, soft=True).memberships
 
 
-_EVIDENCE = ("rates", "without", "prior", "own_prior", "support")
+_EVIDENCE = ("rates", "without", "prior", "support")
 
 
 def trust_rows(

@@ -210,8 +210,7 @@ class Halves(NamedTuple):
             of_clusters = np.zeros((n := int(top.max()) + 1, table.shape[1]))
             np.add.at(of_clusters, top, table)
             placement = Placement.of(of_clusters.T, np.bincount(top, of_groups, n), offsets, counted)
-            # rounding settles no tie: the evidence for another cluster must be larger by this
-            placement = replace(placement, prior=np.zeros(n), own_prior=np.full(n, 1e-9))
+            placement = replace(placement, prior=np.zeros(n))
             placed = placement.place(self.labels, np.append(top, -1)[groups])
             objects[key] = placed.clusters[given]
         sizes, scores = np.bincount(clusters, weights, K), np.zeros((K, 1 + K))

@@ -34,6 +34,23 @@ def counted(labels, clusters, offsets, n_clusters):
     return one_hot(labels, offsets).astype(float).T @ inside, inside.sum(axis=0)
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["00", "01", "12", "12"],
+        ["00", "01", "12", "1-"],
+        ["000", "001", "111", "11-"],
+        ["0000", "0001", "0002", "1111", "1112", "1110"],
+    ],
+)
+def test_fit__of_a_handful_of_objects_finds_what_all_partitions_but_one_agree_on(labels):
+    given = [[-1 if label == "-" else int(label) for label in row] for row in labels]
+    first = np.array(given)[:, 0]
+    for order in (slice(None), slice(None, None, -1)):
+        model = quiet(ConsensusTree(2, random_state=0), np.array(given)[order])
+        assert adjusted_rand(first[order], model.labels_) == 1
+
+
 @given(
     label_matrices(min_objects=2, max_objects=14),
     st.integers(1, 4),

@@ -116,7 +116,7 @@ def most_probable(labels, groups, counts, extra, errors, *, left_out):
                 rate = (alike + share) / (seen + share * n_labels)
                 for error in errors:
                     by_error[error] += counts[u] * np.log((1 - error) * rate + error / n_labels)
-            scores[k] = np.log(np.count_nonzero(members) + 1) + max(by_error.values())
+            scores[k] = np.log(np.count_nonzero(groups == k)) + max(by_error.values())
         if max(scores.values()) > scores[groups[i]] + 1e-9:
             found[i] = max(scores, key=scores.get)
     return found

@@ -121,7 +121,7 @@ def score(labels, clusters, counts):
 def scores(labels, clusters, i, n_clusters, counts, *, own=True, extra=1.0):
     """Return the log-probabilities (K,) of the labels and clusters of object i by those of all objects.
 
-    Without the object itself if ``own``. Clusters without objects have minus infinity.
+    Without the labels of the object itself if ``own``. Clusters without objects have minus infinity.
     """
     labels, clusters = np.asarray(labels), np.asarray(clusters)
     others = clusters >= 0
@@ -131,7 +131,7 @@ def scores(labels, clusters, i, n_clusters, counts, *, own=True, extra=1.0):
     found = np.full(n_clusters, -math.inf)
     for k in np.flatnonzero(sizes):
         members = others & (clusters == k)
-        found[k] = math.log((np.count_nonzero(members) + 1) / (n - 1 + n_clusters))
+        found[k] = math.log(sizes[k] / n)
         more = extra * sizes[k] / n
         for u, count in enumerate(counts):
             if labels[i, u] >= 0:

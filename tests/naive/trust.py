@@ -13,18 +13,12 @@ def log_rate(labels, clusters, i, u, k, extra):
     return np.log(alike / (np.count_nonzero(others) + share * (labels[:, u].max() + 1)))
 
 
-def log_prior(clusters, i, k, n_clusters):
-    """Return ``log P(cluster k)`` from all objects but i, with one more object in each cluster."""
-    others = (np.arange(len(clusters)) != i) & (clusters >= 0)
-    return np.log((np.count_nonzero(clusters[others] == k) + 1) / (np.count_nonzero(others) + n_clusters))
-
-
 def posterior(labels, clusters, i, temperature, extra, partitions=None):
     """Return the probabilities (K,) of the clusters of object i, given its labels in ``partitions``."""
     K = clusters.max() + 1
     scores = np.zeros(K)
     for k in range(K):
-        scores[k] = log_prior(clusters, i, k, K)
+        scores[k] = np.log(np.mean(clusters[clusters >= 0] == k))
         for u in range(labels.shape[1]) if partitions is None else partitions:
             if labels[i, u] >= 0:
                 scores[k] += temperature * log_rate(labels, clusters, i, u, k, extra)
