@@ -37,6 +37,18 @@ def solve(method: str, millions: int) -> dict[str, str]:
     }
 
 
+def cost() -> dict[str, str]:
+    """Return the time of an object, of many, and the peak memory of few and of many."""
+    runs = {(run["method"], run["n_objects"]): run for run in results("scale")["runs"]}
+    few, many = runs["tree", 10**6], runs["tree", 10**8]
+    return {
+        "tree": f"{many['microseconds_per_object']:.2f}",
+        "pcc": f"{runs['pcc', 10**8]['microseconds_per_object']:.2f}",
+        "few": f"{few['peak_memory'] / 1e6:.0f}",
+        "many": f"{many['peak_memory'] / 1e6:.0f}",
+    }
+
+
 def accuracy(group: str) -> dict[str, float]:
     """Return the mean adjusted Rand index of every contender in a group of data sets."""
     found = results("accuracy")[group]["every contender"]
@@ -219,6 +231,11 @@ CLUSTERS_OF_KDD = (
     " K = 5, 8 and 10, where CSPA has {cspa_5}, {cspa_8} and {cspa_10}. All pairs have {all_3} at K = 3. The"
     " base partitions have {base}"
 )
+COST = (
+    "of a hundred million objects in 100 partitions, each takes {tree} microseconds by the tree and {pcc} by "
+    "`PCC`, ten clusters asked for. The peak memory of the tree is {few} MB for a million objects and {many} "
+    "MB for a hundred million"
+)
 LARGEST = partial(solve, "tree", 100)
 PAPER = {
     "{seconds} s and {gb} GB on two cores": LARGEST,
@@ -249,6 +266,7 @@ FIGURES: list[tuple[str, str, Callable[[], dict[str, str]]]] = [
     *(("docs/paper/paper.md", sentence, figures) for sentence, figures in PAPER.items()),
     ("docs/comparison.md", "| 100 million objects, {gb} GB |", LARGEST),
     ("docs/comparison.md", MILLION, lambda: million("coarse")),
+    ("docs/large-data.md", COST, cost),
     ("docs/papers.md", "a million objects in {seconds} s (`scale.json`)", partial(solve, "pcc", 1)),
     ("docs/papers.md", CLAIMS, bce_claims),
     ("docs/papers.md", DELETED, bce_missing),
