@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bigcons import Divergence, Ensemble, PairTable
 from bigcons.coassociation import sample
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.metrics import cluster_centroids, cluster_overlap, jensen_shannon, pcc_objective
 from tests.naive import metrics as naive
 from tests.naive import pcc as naive_pcc
@@ -116,6 +116,14 @@ def test_pcc_objective__without_the_constant_is_the_factorized_form(labels, n_cl
     pairs, Y = naive_pcc.all_pairs(labels), memberships(len(labels), n_clusters).astype(np.float32)
     expected = naive_pcc.objective(pairs, Y.astype(np.float64)) - naive_pcc.constant(pairs)
     assert pcc_objective(labels, Y, constant=False) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("how", [{}, {"divergence": "kl"}, {"constant": False}])
+def test_pcc_objective__of_soft_clusterings_is_refused_in_one_line(how):
+    soft = Ensemble.from_memberships([memberships(6, 3), memberships(6, 2)])
+    with pytest.raises(SoftEnsembleError, match=r"works on labels; .*ensemble\.harden\(\)") as refused:
+        pcc_objective(soft, memberships(6, 3), **how)
+    assert "\n" not in str(refused.value)
 
 
 def test_pcc_objective__over_a_table_counts_its_pairs_only(tmp_path):
