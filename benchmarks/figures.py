@@ -131,6 +131,12 @@ def bce_claims() -> dict[str, str]:
     return {name: str(count) for name, count in counts.items()}
 
 
+def asked_for(n_objects: int) -> dict[str, str]:
+    """Return the processor time and memory of as many objects as somebody asked another package to solve."""
+    (run,) = (run for run in results("asked")["runs"] if run["n_objects"] == n_objects)
+    return {"seconds": f"{run['cpu_seconds']:.0f}", "mb": f"{run['peak_memory'] / 1e6:,.0f}"}
+
+
 def share(value: float, digits: int) -> str:
     return f"{value:.{digits}f}".removeprefix("0")
 
@@ -267,6 +273,15 @@ FIGURES: list[tuple[str, str, Callable[[], dict[str, str]]]] = [
     ("docs/comparison.md", "| 100 million objects, {gb} GB |", LARGEST),
     ("docs/comparison.md", MILLION, lambda: million("coarse")),
     ("docs/large-data.md", COST, cost),
+    *(
+        ("docs/comparison.md", f"{words} | {{seconds}} s, {{mb}} MB |", partial(asked_for, n_objects))
+        for words, n_objects in (
+            ("for a matrix of all pairs", 40_000),
+            ("exceeds 12 GB at a million", 2_000_000),
+            ('"Out of netind memory!"', 239_847),
+            ("which bigcons is given here", 36_260),
+        )
+    ),
     ("docs/papers.md", "a million objects in {seconds} s (`scale.json`)", partial(solve, "pcc", 1)),
     ("docs/papers.md", CLAIMS, bce_claims),
     ("docs/papers.md", DELETED, bce_missing),
