@@ -16,9 +16,10 @@ lifetime-single   the number of clusters with the largest lifetime, single linka
 lifetime-average  the same, average linkage
 pac               the least share of pairs that are together in .1 to .9 of the samples
 delta             the last number that raises the area under the consensus CDF by 5 %
+merging           the median left when merges inside partitions stop to raise their mean ARI (Dune 2024)
 ================  ===================================================================================
 
-For the last two, as ConsensusClusterPlus does, k-means clusters 10 samples of 80 % of the objects (300 here)
+For pac and delta, as ConsensusClusterPlus does, k-means clusters 10 samples of 80 % of the objects (300 here)
 for every number of clusters. Of the objects it sees the labels, as 40 leading directions of the scaled
 one-hot matrix, because a consensus has no features. Results are appended to ``--out`` as they come; an
 interrupted run resumes.
@@ -64,7 +65,7 @@ CLASSES = (3, 4, 5, 7, 10, 12, 15, 20, 25, 30)
 LARGEST = {"equal": 1, "unequal": 5, "very-unequal": 30}
 LEVELS = {"nested-27": (3, 9, 27), "nested-20": (5, 20), "nested-240": (6, 30, 240)}
 MOST, MOST_SCORED, N_SAMPLES, N_COMPARED = 40, 500, 10, 300
-RULES = ("auto", "eigengap", "lifetime-single", "lifetime-average", "pac", "delta")
+RULES = ("auto", "eigengap", "lifetime-single", "lifetime-average", "pac", "delta", "merging")
 
 
 def planted(
@@ -120,6 +121,44 @@ def consensus_shares(labels: np.ndarray, seed: int) -> list[np.ndarray]:
     return found
 
 
+def gained(table: np.ndarray) -> np.ndarray:
+    """Return how much every merge of two rows raises the ARI of a contingency table (k, l), (k, k)."""
+    rows, columns = table.sum(axis=1), table.sum(axis=0)
+    n_pairs = max(rows.sum() * (rows.sum() - 1) / 2, 1.0)
+    both, in_rows, in_columns = ((x * (x - 1) / 2).sum() for x in (table, rows, columns))
+
+    def ari(both: Any, in_rows: Any) -> Any:
+        chance = in_rows * in_columns / n_pairs
+        return (both - chance) / np.maximum((in_rows + in_columns) / 2 - chance, 1e-9)
+
+    return ari(both + table @ table.T, in_rows + np.outer(rows, rows)) - ari(both, in_rows)
+
+
+def merged_inside(labels: np.ndarray) -> int:
+    """Return the median number of clusters of partitions whose clusters merge while the mean ARI rises.
+
+    Of all merges of two clusters of a partition the one that raises the mean ARI of the pairs of partitions
+    most, each on the objects that both label.
+    """
+    counts, cuts = one_hot(labels), np.cumsum(labels.max(axis=0) + 1)[:-1]
+    tables = [np.split(part, cuts, axis=1) for part in np.split((counts.T @ counts).toarray(), cuts)]
+    others = [[v for v in range(len(tables)) if v != u] for u in range(len(tables))]
+    gains = [sum(gained(tables[u][v]) for v in others[u]) for u in range(len(tables))]
+    while True:
+        best = [np.triu(gain, 1).max() for gain in gains]
+        u = int(np.argmax(best))
+        if best[u] <= 1e-9:
+            return int(np.median([len(gain) for gain in gains]))
+        a, b = np.unravel_index(np.argmax(np.triu(gains[u], 1)), gains[u].shape)
+        for v in others[u]:
+            gains[v] = gains[v] - gained(tables[v][u])
+            tables[u][v][a] += tables[u][v][b]
+            tables[u][v] = np.delete(tables[u][v], b, axis=0)
+            tables[v][u] = tables[u][v].T.copy()
+            gains[v] = gains[v] + gained(tables[v][u])
+        gains[u] = sum(gained(tables[u][v]) for v in others[u])
+
+
 def numbers_of(labels: np.ndarray, seed: int) -> dict[str, int]:
     """Return the number of clusters by every rule."""
     numbers: dict[str, int] = {}
@@ -137,23 +176,26 @@ def numbers_of(labels: np.ndarray, seed: int) -> dict[str, int]:
     areas = np.array([1.0 - share.mean() for share in shares])  # under the CDF of the shares
     gains = np.concatenate([[1.0], np.diff(areas) / areas[:-1]])
     numbers["delta"] = 2 + int(np.flatnonzero(gains >= 0.05)[-1])
+    numbers["merging"] = merged_inside(labels)
     return numbers
 
 
 def row_of(
-    labels: np.ndarray, classes: np.ndarray, seed: int, before: dict[str, Any] | None = None
+    labels: np.ndarray, classes: np.ndarray, seed: int, before: dict[str, Any] | None = None, again: str = ""
 ) -> dict[str, Any]:
     """Return the number of clusters by every rule on one ensemble, and the ARI of HBGF with each.
 
-    ``before``: a row of which only the number of `choose_n_clusters` is found again.
+    ``before``: a row of which only the number of one rule is found ``again``.
     """
     seen = (labels >= 0).any(axis=1)
     labels, classes = labels[seen], np.unique(classes[seen], return_inverse=True)[1]
     if before is None:
         numbers = numbers_of(labels, seed)
-    else:
+    elif again == "auto":
         auto = choose_n_clusters(labels, random_state=seed, client="serial").n_clusters
         numbers = {**before["numbers"], "auto": auto}
+    else:
+        numbers = {**before["numbers"], "merging": merged_inside(labels)}
     n_classes, ensemble = int(classes.max()) + 1, Ensemble.from_labels(labels)
     told = {name: min(k, MOST_SCORED) for name, k in {**numbers, "classes": n_classes}.items()}
     scores = {} if before is None else {min(before["numbers"].get(name, n_classes), MOST_SCORED): value
@@ -216,6 +258,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return for every rule how often it finds the number of classes, how far it is off, and the mean ARI."""
     found = {}
     for name in (*RULES, "classes"):
+        if not all(name in row["ari"] for row in rows):
+            continue
         k = np.array([row["numbers"].get(name, row["n_classes"]) for row in rows])
         true = np.array([row["n_classes"] for row in rows])
         found[name] = {
@@ -268,7 +312,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=["halves-20"], choices=KINDS, metavar="KIND")
     parser.add_argument("--ensembles", type=Path, help="folder that keeps the ensembles of the data sets")
     parser.add_argument("--out", type=Path, help="JSON lines, one an ensemble; results/choosing_k.jsonl")
-    parser.add_argument("--again", action="store_true", help="find the numbers of `auto` again in all rows")
+    parser.add_argument("--again", choices=("auto", "merging"), help="find the numbers of one rule again")
     parser.add_argument("--surplus", action="store_true", help="the tree asked for too many clusters")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -291,8 +335,9 @@ def main() -> None:
     for name, make in ensembles_of(arguments):
         if name in done and arguments.again:
             before = rows[done[name]]
-            rows[done[name]] = {"ensemble": name, **row_of(*make(), 0, before)}
-            told = f"{before['numbers']['auto']} -> {rows[done[name]]['numbers']['auto']}"
+            rows[done[name]] = {"ensemble": name, **row_of(*make(), 0, before, arguments.again)}
+            found = [row["numbers"].get(arguments.again) for row in (before, rows[done[name]])]
+            told = f"{found[0]} -> {found[1]}"
             print(f"{name}: {before['n_classes']} classes, {told}", flush=True)
         if name in done or (arguments.smallest and rows):
             continue
