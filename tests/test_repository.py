@@ -94,8 +94,11 @@ def test_workflows__use_actions_by_the_hash_of_a_commit_and_name_its_version(wor
 @pytest.mark.parametrize(
     "page", [*sorted((ROOT / ".github").glob("*.md")), ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name
 )
-def test_pages_for_contributors__link_to_files_and_titles_that_there_are(page):
-    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+def test_pages_for_contributors__name_files_and_titles_that_there_are(page):
+    text = page.read_text(encoding="utf-8")
+    for path in re.findall(r"(?<![\w/.-])(?:tests|benchmarks|bigcons|docs|\.ci|\.github)/[\w/.-]*\w", text):
+        assert (ROOT / path).exists(), path
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
         path, _, title = link.partition("#")
         if "://" in path:
             continue
