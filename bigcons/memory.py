@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,6 +96,18 @@ class DataBudget(NamedTuple):
             words = f"{what} need {format_size(total)}, over memory={format_size(budget)}"
             words += f"; raise it to {enough_for(total)}, or {remedy}."
             raise MemoryBudgetError(words, needed=total, budget=budget)
+
+
+def check_all(checks: Iterable[Callable[[], Any]]) -> None:
+    """Make all checks, and raise the MemoryBudgetError that needs most memory, if there is any."""
+    refusals = []
+    for check in checks:
+        try:
+            check()
+        except MemoryBudgetError as error:
+            refusals.append(error)
+    if refusals:
+        raise max(refusals, key=lambda error: error.needed or 0)
 
 
 def row_blocks(n_rows: int, rows_per_block: int) -> list[Block]:

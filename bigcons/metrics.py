@@ -40,7 +40,7 @@ from bigcons.run.engine import fold, open_engine
 from bigcons.seeding import SeedLike, draw_rows, generator, resolve_seed
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble, as_ensemble
-from bigcons.store.ensemble_store import SUM_TOLERANCE
+from bigcons.store.ensemble_store import SUM_TOLERANCE, sum_to_one
 from bigcons.store.pairs import PairTable, pairs_of
 from bigcons.trust.confidence import trust
 from bigcons.validation import check_choice, check_int, check_number, check_partition_weights
@@ -877,13 +877,16 @@ class MembershipRows:
         """
         part = slice(block.start, block.stop)
         rows = np.asarray(self.rows[part]).astype(np.float64, order="C")
-        fits = (rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE)
+        sums = rows.sum(axis=1, keepdims=True)
+        fits = (rows >= 0).all(axis=1) & sum_to_one(sums[:, 0])
         if not fits.all():
             row = int(np.argmin(fits))
             raise InvalidInputError(
                 f"row {block.start + row} of {self.name} has sum {rows[row].sum():.6g} and least entry "
                 f"{rows[row].min():.6g}; memberships are >= 0 and sum to 1: normalize them."
             )
+        is_rounded = np.abs(sums[:, 0] - 1) > SUM_TOLERANCE
+        rows[is_rounded] /= sums[is_rounded]
         if self.labels is not None:
             rows[self.labels[part] < 0] = 0.0
         if threshold > 0:

@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from shlex import join, quote
 from typing import Any
@@ -26,7 +27,7 @@ from bigcons.cli.options import (
     table,
 )
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.memory import PROCESS_BYTES, parse_size
+from bigcons.memory import PROCESS_BYTES, check_all, parse_size
 
 
 @command(
@@ -196,7 +197,7 @@ def run(
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
 
     from bigcons.disk.commit import is_store
-    from bigcons.generate.kmeans import drawn_clusters
+    from bigcons.generate.kmeans import check_memory, drawn_clusters
     from bigcons.run.survey import PlannedEnsemble
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
@@ -204,9 +205,14 @@ def run(
     model = bc.METHODS[method](_n_clusters_of(method, n_clusters), **options)
     data = _open_features(features, reading, ensemble_path)
     is_made = not overwrite and is_store(ensemble_path)
+    checks = []
+    if not is_made:
+        checks.append(partial(check_memory, data, n_partitions, options["memory"], options["client"]))
     if overwrite or not is_store(consensus_path):
         drawn = drawn_clusters(data.n_objects, n_partitions, options["random_state"])
-        model.check_plan(PlannedEnsemble(ensemble_path, data.n_objects, drawn), consensus_path)
+        planned = PlannedEnsemble(ensemble_path, data.n_objects, drawn)
+        checks.append(partial(model.check_plan, planned, consensus_path))
+    check_all(checks)
     began = time.perf_counter()
     making: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
     ensemble = bc.generate.mixed(data, n_partitions=n_partitions, **making)
@@ -263,7 +269,8 @@ def run(
            "columns i, j, n_agree and n_seen."),
     option("--n-objects", type=click.IntRange(min=1), help="Number of objects in --pairs.  [default: as a "
            ".parquet of bigcons states, else the largest in a pair, plus 1]"),
-    *("memory", "overwrite"),
+    option("--memory", default="2GB", metavar="SIZE", help="Memory for data, besides .3 GB of the process."),
+    "overwrite",
 )  # fmt: skip
 def import_(
     tables: tuple[str, ...],
@@ -604,7 +611,7 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     "ensemble",
     option("--features", type=PATH, metavar="TABLE", help="A table of the objects: what is in each cluster."),
     *("columns", "drop", *READING),
-    *("memory", "client", "overwrite"),
+    *("client", "overwrite"),
 )
 def report(consensus: str, out: str, features: str | None, overwrite: bool, **options: Any) -> None:
     """Write a one-page summary of CONSENSUS.

@@ -141,7 +141,9 @@ def _one_line_warnings(ctx: click.Context) -> Iterator[None]:
         text = with_options(str(message), ctx.meta.get(OPTIONS, {}))
         if text not in told:
             told.add(text)
-            click.echo(f"Warning: {shown(text)}", err=True)
+            from tqdm import tqdm
+
+            tqdm.write(f"Warning: {shown(text)}", sys.stderr)  # on a line of its own, above the bars
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

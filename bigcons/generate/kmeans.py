@@ -20,13 +20,13 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from bigcons.disk.checkpoint import Snapshots, differences
+from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
 from bigcons.disk.commit import refuse_existing, refuse_other, stored_kind
-from bigcons.errors import CorruptStoreError, InvalidInputError
+from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError, StoreExistsError
 from bigcons.generate import training
 from bigcons.generate.training import ClusterCount, Scheme
 from bigcons.io.columns import Column, Columns
-from bigcons.io.features import Features, open_features
+from bigcons.io.features import CATEGORY, HASHED, Features, open_features
 from bigcons.io.labels import default_chunk_rows, label_dtype
 from bigcons.io.sources import refuse_inputs
 from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget
@@ -428,19 +428,12 @@ def make_partitions(
         data = open_features(features, id=id, columns=columns, drop=drop)
         _log.info("%s has %s", data.where, data.encoding)
         scheme = replace(scheme, seed=seed).of_objects(data.n_objects, data.chunk_rows)
-        most = scheme.ranges[0][1]
-        sample_rows = int(scheme.subset(0).size(data.n_objects))  # no other sees more
-        if train == "auto":
-            sample_rows = min(sample_rows, training.choose_sample_rows(most, data.n_features))
-        elif train != "all":
-            sample_rows = min(sample_rows, check_int("train", train, at_least=most, or_auto=True))
+        sample_rows = rows_to_train(scheme, data, train)
         budget = beside_processes(memory, PROCESS_BYTES * engine.n_processes)
         subset = scheme.pool(sample_rows)
         shape = data, scheme, sample_rows, int(subset.size(data.n_objects)), budget, engine
         n_tasks, block_rows = make_plan(*shape, in_memory=out is None)
-        scaling, rows = training.measure(data, subset if finished is None else None, standardize=standardize)
-        encoding = replace(data.encoding, scaling=scaling)
-        facts = {
+        facts: dict[str, Any] = {
             "generator": scheme.name,
             "standardize": standardize,
             "train": train,
@@ -449,8 +442,8 @@ def make_partitions(
             "n_clusters": scheme.ranges[0],
             "sample_rows": sample_rows,
             "n_objects": data.n_objects,
-            "columns": [code.name for code in encoding.columns],
-            "features_checksum": scaling.checksum,
+            "columns": [code.name for code in data.encoding.columns],
+            **{name: data.options.get(name) for name in ("missing", "categorical")},
             "bigcons": __version__,
             "scikit_learn": sklearn_version,
             "seed": seed,
@@ -461,14 +454,30 @@ def make_partitions(
         for name in (*given, "largest_weight"):
             if getattr(scheme, name) is not None:
                 facts[name] = getattr(scheme, name)
-        output = None if out is None else Output(out, overwrite, not overwrite, facts)
-        if finished is not None and output is not None:
-            wanted = json.loads(json.dumps(facts))
-            del wanted["bigcons"], wanted["scikit_learn"]  # other versions made the same
+        known = json.loads(json.dumps(facts))
+        if finished is not None:
+            if "appended" in finished.provenance:
+                told = "has grown since it was generated; solve it as it is, or"
+                raise StoreExistsError(f"{out} {told} pass overwrite=True (--overwrite).", path=out)
             made_with = {**finished.provenance, "n_partitions": finished.n_partitions}
-            refuse_other(out or "", differences(made_with, wanted))
+            del known["bigcons"], known["scikit_learn"]  # other versions made the same
+            refuse_other(out or "", differences(made_with, known))
+        elif out is not None and not overwrite:
+            Snapshots(partial_folder(out), known).load()  # refuses a run of other parameters
+        output = None if out is None else Output(out, overwrite, not overwrite, facts)
+        read = {"read": data.options, "source": data.where, "version": data.version}
+        is_same = data.version is not None and finished and not differences(finished.provenance, read)
+        if finished is not None and output is not None and is_same:  # of files that have not changed
             clear_finished(output)
             return finished
+        scaling, rows = training.measure(data, subset if finished is None else None, standardize=standardize)
+        facts["features_checksum"] = scaling.checksum
+        if finished is not None and output is not None:
+            measured = {"features_checksum": scaling.checksum}
+            refuse_other(output.path, differences(finished.provenance, measured))
+            clear_finished(output)
+            return finished
+        encoding = replace(data.encoding, scaling=scaling)
         # gaps, and what varies of categories, were not known before all was read
         if len(scaling.gaps) or not data.encoding.is_plain:
             n_tasks, block_rows = make_plan(*shape, len(scaling.gaps), in_memory=out is None)
@@ -501,7 +510,7 @@ def make_partitions(
             centers.n_clusters,
             np.array([scheme.subset(u).size(data.n_objects) for u in range(len(names))], np.int64),
             default_chunk_rows(data.n_objects, len(names)),
-            {**facts, "features": encoding.column_names(), "read": data.options, "source": data.where},
+            {**facts, **read, "features": encoding.column_names()},
             ids=data.ids,
             generator=Generator(encoding, names, centers, reach),
         )
@@ -509,6 +518,31 @@ def make_partitions(
         labels = map_kept(run, engine, label, data.iterate(block_rows, gaps=True, sparse=True), parts)
         content = Content(header, [None] * len(names), labels)
         return ensemble_of_content(content, out, overwrite=overwrite)
+
+
+def rows_to_train(scheme: Scheme, data: Features, train: int | str) -> int:
+    """Return the size of the samples on which the partitions of a scheme are trained."""
+    most, sample_rows = scheme.ranges[0][1], int(scheme.subset(0).size(data.n_objects))  # no other sees more
+    if train == "auto":
+        return min(sample_rows, training.choose_sample_rows(most, data.n_features))
+    if train == "all":
+        return sample_rows
+    return min(sample_rows, check_int("train", train, at_least=most, or_auto=True))
+
+
+def check_memory(data: Features, n_partitions: int, memory: int | float | str, client: object) -> None:
+    """Raise MemoryBudgetError if `mixed` of these features needs more; it states what is enough with gaps."""
+    scheme = Scheme("mixed", n_partitions).of_objects(data.n_objects, data.chunk_rows)
+    sample_rows = rows_to_train(scheme, data, "auto")
+    pool_rows = int(scheme.pool(sample_rows).size(data.n_objects))
+    n_gaps = sum(code.kind not in (CATEGORY, HASHED) for code in data.encoding.columns)
+    with open_engine(client) as engine:
+        budget = beside_processes(memory, PROCESS_BYTES * engine.n_processes)
+        shape = data, scheme, sample_rows, pool_rows, budget, engine
+        try:
+            make_plan(*shape, in_memory=False)
+        except MemoryBudgetError:
+            make_plan(*shape, n_gaps, in_memory=False)
 
 
 def map_kept(

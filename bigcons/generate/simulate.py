@@ -19,7 +19,7 @@ from bigcons.memory import row_blocks
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, generator, resolve_seed
 from bigcons.store.consensus import Consensus
 from bigcons.store.ensemble import Ensemble, as_ensemble, ensemble_of
-from bigcons.store.ensemble_store import SUM_TOLERANCE
+from bigcons.store.ensemble_store import sum_to_one
 from bigcons.validation import check_int, check_number
 
 
@@ -70,7 +70,7 @@ def from_memberships(
         else:
             rows = memberships[block.start : block.stop]
         sums = rows.sum(axis=1, dtype=np.float64)
-        fits = (rows >= 0).all(axis=1) & ((np.abs(sums - 1) <= SUM_TOLERANCE) | (sums == 0))
+        fits = (rows >= 0).all(axis=1) & (sum_to_one(sums) | (sums == 0))
         if not fits.all():
             row = int(fits.argmin())
             raise InvalidInputError(

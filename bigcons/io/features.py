@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from bigcons.errors import InvalidInputError, first_line, shown
 from bigcons.io.columns import MISSING_WORDS, Column, Columns, Ids, given_for, loose_number, select
 from bigcons.io.labels import rechunk
-from bigcons.io.sources import Rows, Source, open_source
+from bigcons.io.sources import IN_MEMORY, Rows, Source, open_source, origin, provenance_of_files
 from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, Block, row_blocks
 from bigcons.progress import progress
 from bigcons.validation import check_rows
@@ -392,7 +392,10 @@ def open_features(
         return source
     chosen = select(source, id=id, columns=columns, drop=drop)
     plain = {name: str(v.tolist() if hasattr(v, "tolist") else v) for name, v in given_for(chosen).items()}
-    return Features(open_source(chosen, "features"), options=plain)
+    features = Features(open_source(chosen, "features"), options=plain)
+    if origin(chosen) != IN_MEMORY:
+        features.version = provenance_of_files(chosen, {}).get("version")
+    return features
 
 
 def encoded_features(source: object, encoding: FeatureEncoding, id: Column | None = None) -> Features:
@@ -427,6 +430,8 @@ class Features:
         Name of the source in messages: its path, or "features".
     ids
         What identifies the objects, if that is known.
+    version
+        What tells whether the files have changed that they are read from; None in memory.
     options
         How it was chosen and read, as far as that was given: parameters of `select`, as text.
     """
@@ -440,6 +445,7 @@ class Features:
     ) -> None:
         self._table = table
         self.options: dict[str, str] = dict(options or {})
+        self.version: str | None = None
         self.where: str = table.where
         self.ids: Ids | None = table.ids
         self.is_sparse: bool = table.is_sparse

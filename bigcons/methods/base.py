@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -30,7 +30,7 @@ from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError, warn_user
 from bigcons.io.columns import Column, Columns, Ids, select
 from bigcons.io.sources import is_parquet, origin, refuse_inputs
-from bigcons.memory import Block, RowSet
+from bigcons.memory import Block, RowSet, check_all
 from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_task, placed_by_features
 from bigcons.metrics import average_criterion
 from bigcons.progress import progress
@@ -47,7 +47,7 @@ from bigcons.store.generator import Generator
 from bigcons.store.pairs import PairTable
 from bigcons.store.store import data_frame, ids_first
 from bigcons.trust import confidence
-from bigcons.trust.groups import TREES, Sample, n_groups_for
+from bigcons.trust.groups import FIRST_GROUPS, TREES, Sample, n_groups_for
 from bigcons.trust.n_clusters import Search, judge, search, tree_of
 from bigcons.validation import check_flag, check_int
 from bigcons.weights import Weights
@@ -241,17 +241,28 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def check_plan(self, ensemble: PlannedEnsemble, out: str | os.PathLike[str]) -> None:
         """Raise what ``fit(out=out)`` of an ensemble of this shape would raise before it reads a label.
 
-        That is MemoryBudgetError if its plan exceeds ``memory``, of methods that plan before they read.
+        That is MemoryBudgetError if its plan exceeds ``memory``, of methods that plan before they read; of
+        "auto", if its search does, or the plan for as many clusters as that first looks for.
         """
         self._check_n_clusters(self.n_clusters, ensemble.n_objects)
         self._begin(ensemble)
         output = Output(out, overwrite=False, resume=True, fingerprint={})
-        with (
-            suppress(LabelsNeededError),
-            open_engine(self.client) as engine,
-            self._chosen(ensemble, engine, 0),
-        ):
-            self._solve(ensemble, engine, 0, output)
+        asked = self.n_clusters
+
+        def check(n_clusters: Any) -> None:
+            self.n_clusters = n_clusters
+            with (
+                suppress(LabelsNeededError),
+                open_engine(self.client) as engine,
+                self._chosen(ensemble, engine, 0),
+            ):
+                self._solve(ensemble, engine, 0, output)
+
+        numbers = (asked, min(FIRST_GROUPS, ensemble.n_objects)) if isinstance(asked, str) else (asked,)
+        try:
+            check_all(partial(check, number) for number in numbers)
+        finally:
+            self.n_clusters = asked
 
     @abstractmethod
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:

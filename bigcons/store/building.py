@@ -57,7 +57,15 @@ from bigcons.io.labels import (
 from bigcons.io.sources import Rows, Source, as_table, columns_of, open_source
 from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks, rows_within
 from bigcons.progress import Progress, progress
-from bigcons.store.ensemble_store import GIVEN_TOLERANCE, KIND, Categories, Content, Header, write_ensemble
+from bigcons.store.ensemble_store import (
+    GIVEN_TOLERANCE,
+    KIND,
+    Categories,
+    Content,
+    Header,
+    sum_to_one,
+    write_ensemble,
+)
 from bigcons.store.generator import Generator
 from bigcons.store.pair_rows import MAX_OBJECTS, MAX_SEEN, OBJECT_BYTES, PAIR_BYTES, Edges
 from bigcons.validation import check_int
@@ -543,7 +551,7 @@ class SoftSources:
                 missing = np.isnan(values).all(axis=1) | ~values.any(axis=1)
                 values[missing] = 0.0
                 sums = values.sum(axis=1)
-                bad = ~missing & ~((np.abs(sums - 1.0) <= GIVEN_TOLERANCE) & (values >= 0).all(axis=1))
+                bad = ~missing & ~(sum_to_one(sums) & (values >= 0).all(axis=1))
                 if bad.any():
                     i = int(np.argmax(bad))
                     raise InvalidInputError(

@@ -35,6 +35,12 @@ SUM_TOLERANCE, GIVEN_TOLERANCE = 1e-3, 1e-2
 """How far from 1 memberships of an object in a partition may sum: in a store, and as an ensemble is made of
 them, when they may be rounded to few decimals."""
 
+
+def sum_to_one(sums: np.ndarray) -> np.ndarray:
+    """Return which sums of memberships that a user gives are 1, up to `GIVEN_TOLERANCE`, .99 included."""
+    return np.abs(sums - 1.0) <= GIVEN_TOLERANCE + 1e-9
+
+
 _TOGETHER = 16
 """Columns of a Parquet file that a thread decodes at a time."""
 

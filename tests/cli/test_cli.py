@@ -1,7 +1,9 @@
 """The command line: what each command does, says and returns, on small real files."""
 
 import json
+import re
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
@@ -14,11 +16,12 @@ from click.testing import CliRunner
 from matplotlib.figure import Figure
 
 import bigcons
-from bigcons import Consensus, Ensemble, PairTable
+from bigcons import Consensus, Ensemble, PairTable, ProgressBar
 from bigcons.cli import main
 from bigcons.cli.options import COMMANDS, with_options
 from bigcons.disk import commit
 from bigcons.errors import ConsensusWarning, warn_user
+from bigcons.progress import progress as step
 from bigcons.run.engine import SerialEngine
 
 N_OBJECTS = 300
@@ -377,6 +380,24 @@ def test_warnings__are_one_line_each_and_the_same_is_shown_once(run, monkeypatch
     monkeypatch.setattr("bigcons.disk.commit.read_head", warn)
     lines, remedy = run("info e.zarr").stderr.splitlines(), "; give the process more memory or threads."
     assert lines == ["Warning: one", "Warning: two", f"Error: Unable to allocate 37.3 GiB{remedy}"]
+
+
+def test_warnings__are_on_lines_of_their_own_above_a_bar(run, monkeypatch):
+    def warn(_):
+        with step("survey", 4) as listener:
+            for _ in range(3):
+                time.sleep(0.2)  # bars are drawn ten times a second
+                listener.advance(1)
+            warn_user("one", ConsensusWarning)
+        raise MemoryError
+
+    module = sys.modules["bigcons.cli.main"]
+    monkeypatch.setattr(module, "ProgressBar", lambda: ProgressBar(sys.stderr, after=-1.0))
+    monkeypatch.setattr("bigcons.disk.commit.read_head", warn)
+    shown = [line.strip() for line in re.split(r"[\r\n]", run("info e.zarr").stderr)]
+    assert any(line.startswith("survey:") for line in shown)
+    assert "Warning: one" in shown
+    assert "Error: Memory is exhausted; give the process more memory or threads." in shown
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,8 @@ from pyarrow import csv, parquet
 
 from bigcons import Consensus, Ensemble, datasets, generate
 from bigcons.cli import main
+from bigcons.disk.checkpoint import Snapshots
+from bigcons.generate import training
 from bigcons.methods import ConsensusTree
 
 N_OBJECTS = 400
@@ -109,6 +112,58 @@ def test_run__refuses_a_budget_that_is_too_small_for_the_method_before_it_genera
     assert names() == ["features.npy", "separate.npy"]
 
 
+@pytest.mark.parametrize("method", ["tree", "pcc"])
+@pytest.mark.parametrize("k", ["3", "auto"])
+def test_run__states_one_budget_that_is_enough_for_all_of_it(run, method, k):
+    """Whatever asks for more, the ensemble or the solve, and also where values are missing."""
+    features = np.load("separate.npy")
+    features[::7, 0] = np.nan
+    np.save("gaps.npy", features)
+    line = f"run gaps.npy -o out -k {k} -m {method} --n-partitions 20 --memory"
+    told = run(f"{line} 1MB")
+    assert told.exit_code == 1
+    (enough,) = re.findall(r"raise it to ([0-9.]+ MB)", told.stderr)
+    result = run(f"{line} {enough.replace(' ', '')}")
+    assert result.exit_code == 0, result.stderr
+
+
+def test_run__refuses_other_options_than_those_of_an_unfinished_run_before_it_reads(run, monkeypatch):
+    csv.write_csv(customers(), "customers.csv")
+    line = "run customers.csv -o out -k 2 --n-partitions 4"
+    Snapshots("out/ensemble.zarr.partial", {"missing": None, "generator": "mixed"}).save({}, {})
+    monkeypatch.setattr("bigcons.generate.training.measure", Mock(side_effect=AssertionError))
+    refused = run(f"{line} --missing Oslo")
+    assert refused.exit_code == 1
+    assert "holds an unfinished run with --missing None, not ['Oslo']" in refused.stderr
+
+
+def test_run__reads_no_features_again_that_have_not_changed_since_its_ensemble_was_made(run, monkeypatch):
+    csv.write_csv(customers(), "customers.csv")
+    line = "run customers.csv -o out -k 2 --n-partitions 4"
+    assert run(line).exit_code == 0
+    measure = Mock(wraps=training.measure)
+    monkeypatch.setattr("bigcons.generate.training.measure", measure)
+    assert run(f"{line} --memory 1GB").exit_code == 0
+    assert measure.call_count == 0
+    csv.write_csv(customers(), "customers.csv")  # the same, as its values tell
+    assert run(line).exit_code == 0
+    assert measure.call_count == 1
+    csv.write_csv(customers().slice(1), "customers.csv")
+    assert "n_objects=60, not 59" in run(line).stderr
+
+
+def test_run__after_an_append_says_that_the_ensemble_has_grown(run):
+    csv.write_csv(customers(), "customers.csv")
+    line = "run customers.csv -o out -k 2 --n-partitions 4"
+    assert run(line).exit_code == 0
+    Ensemble.open("out/ensemble.zarr", "a").append_partitions(np.arange(60) % 2)
+    told = run(line)
+    assert told.exit_code == 1
+    assert (
+        "out/ensemble.zarr has grown since it was generated; solve it as it is, or pass --ov" in told.stderr
+    )
+
+
 def customers():
     group = np.arange(60) % 3
     columns = [np.array([10, 20, 30])[group], 40.5 + group + np.arange(60) / 100]
@@ -118,9 +173,9 @@ def customers():
 @pytest.mark.parametrize(
     ("first", "second", "told"),
     [
-        ("", "--categorical zip", "other features"),
-        ("--missing Oslo", "", "other features"),
-        ("--drop zip", "--columns zip,age", "--columns ['age', 'city'], not ['zip', 'age']; other features"),
+        ("", "--categorical zip", "--categorical None, not ['zip']"),
+        ("--missing Oslo", "", "--missing ['Oslo'], not None"),
+        ("--drop zip", "--columns zip,age", "--columns ['age', 'city'], not ['zip', 'age']"),
         ("", "--n-clusters 3", "--n-clusters [2, 2], not [3, 3]"),
     ],
 )

@@ -6,7 +6,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigcons import Divergence, Ensemble, PairTable
+from bigcons import Divergence, Ensemble, PairTable, generate
 from bigcons.coassociation import sample
 from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.metrics import cluster_centroids, cluster_overlap, jensen_shannon, pcc_objective
@@ -164,3 +164,17 @@ def test_pcc_objective__refuses_what_does_not_fit():
     ):
         with pytest.raises(InvalidInputError, match=message):
             pcc_objective(*arguments, **options)
+
+
+def test_memberships__that_are_rounded_are_those_of_their_sums():
+    """As in an ensemble that is made of them, so rows of two decimals are taken."""
+    exact = np.random.default_rng(0).dirichlet(np.ones(3), 200)
+    rounded = np.round(exact, 2)
+    rounded[0] = 0.33
+    assert 0.005 < np.abs(rounded.sum(axis=1) - 1).max() < 0.0101
+    assert Ensemble.from_memberships([rounded]).n_objects == 200
+    whole = rounded / rounded.sum(axis=1, keepdims=True)
+    assert jensen_shannon(rounded, exact) == pytest.approx(jensen_shannon(whole, exact))
+    generate.from_memberships(rounded, n_partitions=2, random_state=0)
+    with pytest.raises(InvalidInputError, match="normalize them"):
+        jensen_shannon(rounded * 1.03, exact)
