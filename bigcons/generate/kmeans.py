@@ -411,8 +411,8 @@ def make_partitions(
     from sklearn import __version__ as sklearn_version
 
     finished, seed = None, resolve_seed(random_state)
-    refuse_inputs(out, features)
     if out is not None:
+        refuse_inputs(out, features)
         if not overwrite and stored_kind(out) == "ensemble":
             finished = Ensemble.open(out)
         if finished is None or "generator" not in finished.provenance:

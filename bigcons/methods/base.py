@@ -182,7 +182,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         path = out if out is not None else self.out
         check_flag("overwrite", overwrite)
         resume = check_flag("resume", self.resume) and not overwrite
-        refuse_inputs(path, x, getattr(self, "pairs", None))
+        if path is not None:
+            refuse_inputs(path, x, getattr(self, "pairs", None))
         finished = runs.finished_run(path) if path is not None and resume else None
         if path is not None and finished is None:
             refuse_existing(path, overwrite, "consensus")
