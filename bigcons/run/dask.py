@@ -90,7 +90,8 @@ class DaskEngine:
 
     def refresh(self) -> None:
         """Ask the scheduler for its workers, none if it does not answer, and keep those that are checked."""
-        before, self.workers, self.refreshed = self.workers, {}, time.monotonic()
+        before, self.workers = self.workers, {}
+        self.refreshed: float = time.monotonic()
         with suppress(OSError):
             if self.client.status not in ("closing", "closed"):
                 workers = self.client.sync(_describe, self.client, callback_timeout=connect_seconds())
