@@ -370,7 +370,8 @@ def _first_state(
 ) -> State:
     """Return the state of start ``number`` from the labels of all sites: see `first_partition`."""
     chosen: list[int] = []
-    groups, sizes = np.empty((0, 0), np.int64), np.empty(0, np.int64)
+    groups: np.ndarray = np.empty((0, 0), np.int64)
+    sizes: np.ndarray = np.empty(0)
     for u in partition_order(len(method.offsets) - 1, seed, number).tolist():
         tallies = _ask(sites, {"ask": "tally", "partitions": np.array([*chosen, u])})
         rows, counts = (np.concatenate([tally[name] for tally in tallies]) for name in ("groups", "counts"))
