@@ -59,7 +59,7 @@ def features(tmp_path_factory):
 @pytest.mark.parametrize(
     ("scheme", "arguments", "stored"),
     [
-        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "train": "all", "sample": 0.5}, True),
+        ("kmeans", {"n_partitions": 2, "n_clusters": 3, "train": "all", "sample": 0.3}, True),
         ("kmeans", {"n_partitions": 2, "n_clusters": 3, "sample": 0.5}, False),
         ("mixed", {"n_partitions": 2}, True),
         ("landmarks", {"n_partitions": 2, "train": 30_000}, False),
