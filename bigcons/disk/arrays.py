@@ -262,10 +262,9 @@ class ZarrArray:
         with decoding(lambda reason: corrupt(place, f"{what} ({reason})", remedy)), place.for_zarr():
             spans = [rows.indices(self.shape[0])[:2], *((0, n) for n in self.shape[1:])]
             parts = (range(a // c, -(-b // c)) for (a, b), c in zip(spans, self.chunks, strict=True))
-            for key in map(self._array.metadata.encode_chunk_key, product(*parts)):
-                file = place / key
-                is_there = file.is_file() and (file.stamp() or (0,))[0]
-                if not is_there and not self._array.fill_value:
+            keys = () if self._array.fill_value else product(*parts)
+            for key in map(self._array.metadata.encode_chunk_key, keys):
+                if not ((place / key).stamp() or (0,))[0]:
                     raise ValueError(f"chunk {key} is missing or empty")
             return np.asarray(self._array[rows])
 

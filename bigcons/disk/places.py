@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 import uuid
@@ -73,12 +74,12 @@ class DiskPlace:
             return []
 
     def stamp(self) -> tuple[int, ...] | None:
-        """Return the size of the file, and numbers that change when it does; None if it does not exist."""
-        try:
+        """Return the size of the file, and numbers that change when it does; None if there is no file."""
+        with suppress(OSError):
             found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+            if stat.S_ISREG(found.st_mode):
+                return found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+        return None
 
     def read(self, at_most: int = MOST_BYTES) -> bytearray:
         """Return the content of the file.
