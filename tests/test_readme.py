@@ -89,7 +89,15 @@ def test_readme__has_one_line_to_run_and_one_to_test():
     assert sum(line.endswith(".venv/bin/pytest") for line in lines) == 1
 
 
-@pytest.mark.parametrize("page", [README, *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        README,
+        ROOT / "CONTRIBUTING.md",
+        *sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / ".github").glob("*.md")]),
+    ],
+    ids=lambda page: page.name,
+)
 def test_pages__links_lead_to_files_and_titles_that_there_are(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for link in re.findall(r"\]\(([^)#\s]*(?:#[^)\s]*)?)\)", text):
