@@ -330,7 +330,7 @@ class HGPA(GraphClusterer):
     that does not label it. The hypergraph is held in memory, 160 bytes a label, and cut in this process by
     Mt-KaHyPar in its deterministic mode of high quality; hMETIS, which the paper uses, is not free. The
     objective is weak on noisy labels, and clusters of uneven sizes are split: of the paper's noisy copies it
-    recovers the original with an NMI of 0.59, 0.42 and 0.25 at 10, 25 and 50 % noise, where `MCLA` and `CSPA`
+    recovers the original with an NMI of 0.58, 0.42 and 0.25 at 10, 25 and 50 % noise, where `MCLA` and `CSPA`
     reach 1.00, 0.99 and 0.86.
 
     With weights w_e the Laplacian belongs to the graph ``H W D_e^-1 H^T``; so "laplacian" embeds the objects
