@@ -173,6 +173,7 @@ def _open_features(paths: Sequence[str], reading: dict[str, Any], out: str) -> A
     output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER"),
     *(*CHOSEN, *READING, "n_clusters", "method"),
     option("--n-partitions", type=click.IntRange(min=1), default=100, help="Number of partitions."),
+    option("--min-size", type=click.IntRange(min=1), help="Fewest objects of a cluster; -m tree has it."),
     *("memory", "client", "random_state", "overwrite"),
 )
 def run(
@@ -181,6 +182,7 @@ def run(
     n_clusters: Any,
     method: str,
     n_partitions: int,
+    min_size: int | None,
     overwrite: bool,
     **options: Any,
 ) -> None:
@@ -203,6 +205,10 @@ def run(
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     reading = cli.taken(options, (*CHOSEN, *READING))
     model = bc.METHODS[method](_n_clusters_of(method, n_clusters), **options)
+    if min_size is not None and not hasattr(model, "min_size"):
+        raise click.UsageError(f"Method {method!r} has no --min-size; the default, tree, has it.")
+    if min_size is not None:
+        model.set_params(min_size=min_size)
     data = _open_features(features, reading, ensemble_path)
     is_made = not overwrite and is_store(ensemble_path)
     checks = []

@@ -326,6 +326,8 @@ class EACGroups(ConsensusTree):
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same.
+    min_size : int or None, default=None
+        Fewest objects of a cluster, as of `ConsensusTree`.
     resume : bool, default=True
         Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +29,7 @@ from bigcons.trust.confidence import TrustSums, can_weigh
 from bigcons.trust.groups import Groups, Sample
 from bigcons.trust.n_clusters import Search
 from bigcons.trust.placement import ClusterSupport, Placement, independent_share
+from bigcons.validation import check_int
 from bigcons.weights import Weights, counts_of
 
 
@@ -38,7 +40,8 @@ class TreePass(passes.Passes):
     It places all objects by the table of the first clusters, unless they are in clusters, and counts the
     table anew; results, and how far to trust them, are by that. The state is the placement, if objects are
     not in clusters yet, and the ``tree`` that was cut; after the pass also ``divisions`` (K, K), how far
-    halves of the partitions tell two clusters apart: see `ClusterSupport`.
+    halves of the partitions tell two clusters apart: see `ClusterSupport`. Of clusters that the pass leaves
+    fewer than ``min_size`` objects, results have none.
     """
 
     name = "tree"
@@ -48,6 +51,7 @@ class TreePass(passes.Passes):
     n_clusters: int
     weights: Weights | None
     search: Search | None = None
+    min_size: int = 0
 
     def start(self, run: Run) -> tuple[passes.State, list[float]]:
         """Return the first clusters; those of all objects have been written if they are known."""
@@ -81,12 +85,14 @@ class TreePass(passes.Passes):
             return stats
 
         total = fold(run.engine, run.blocks, count_block, passes.add_stats, progress=listener)
-        placement = Placement.of(total["T"], total["sizes"], offsets, weights)
+        is_kept = total["sizes"] >= self.min_size
+        is_kept[total["sizes"].argmax()] = True
+        placement = Placement.of(total["T"], np.where(is_kept, total["sizes"], 0), offsets, weights)
         known = None
         if len(run.sample) == n:
             known = np.concatenate([arrays.read(1, block)[:, 0] for block in run.blocks])
         placed = placement.place(run.sample, known)
-        clusters = placed.clusters if known is None else known
+        clusters = placed.clusters if known is None else np.where(np.append(is_kept, True)[known], known, -1)
         log_likelihood, moved = total["totals"].tolist()
         if first is None:
             log_likelihood = float(placed.stats["totals"][0]) * n / len(run.sample)
@@ -125,6 +131,10 @@ class ConsensusTree(ConsensusClusterer):
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same.
+    min_size : int or None, default=None
+        Fewest objects of a cluster: those of smaller ones join others, and the tree is cut further where
+        that gives as many larger ones as are asked for. They are counted before the last placement, which
+        may move a few.
     resume : bool, default=True
         Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
@@ -195,10 +205,12 @@ class ConsensusTree(ConsensusClusterer):
     info: ClassVar[MethodInfo] = MethodInfo("Huang et al. 2018", "labels", soft=True, soft_input=True)
 
     weights: Any = None
+    min_size: int | None = None
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         K, offsets = self.n_clusters, ensemble.offsets
         weights = self._weights = Weights.given(self.weights, offsets)
+        min_size = 0 if self.min_size is None else check_int("min_size", self.min_size)
         self._check_memory_plan(self.memory_plan, ensemble, engine, out, self.memory)
         n = ensemble.n_objects
         products = ensemble.n_partitions * min(grouping.n_groups_for(K), n) ** 2
@@ -236,7 +248,7 @@ class ConsensusTree(ConsensusClusterer):
             else:
                 groups = sample.groups(n_groups, at_any_scale=True)
             first = partial(self._cut_sample, sample, groups)
-        method = TreePass(first, offsets, K, weights, None if is_too_fine else self._search)
+        method = TreePass(first, offsets, K, weights, None if is_too_fine else self._search, min_size)
         uniform = survey.sample[survey.is_uniform]
         with passes.open_workspace(out, engine, 1, "<i4") as workspace:
             run = Run(ensemble, ensemble.blocks(), engine, seed, 1, 0.0, uniform, *workspace)
@@ -251,21 +263,27 @@ class ConsensusTree(ConsensusClusterer):
             self._publish_placed(run, placement, at.state["divisions"], survey, out)
         if self.n_clusters_ < K:
             warn_user(
-                f"only {self.n_clusters_:,} of n_clusters={K:,} clusters have objects.",
+                f"only {self.n_clusters_:,} of n_clusters={K:,} clusters have "
+                f"{f'{min_size:,} objects' if min_size else 'objects'}.",
                 SurplusClustersWarning,
             )
 
     def _cut_sample(self, sample: Sample, groups: Groups, run: Run) -> First:
         """Return clusters of a sample, cut from its trees; of a chosen number, as that was found.
 
-        Where some of them win no object of the sample, more are cut, up to twice as many, and those are
-        returned that do.
+        Where some of them win no object of the sample, or fewer than ``min_size`` objects by it, more are
+        cut, up to twice as many, and those are returned that do. A chosen number is not cut further for its
+        size.
         """
         K, is_chosen, offsets = self.n_clusters, hasattr(self, "n_clusters_choice_"), run.data.offsets
-        least = least_objects(groups.sizes) if is_chosen else grouping.FEWEST_OBJECTS
         labeled, n = (sample.labels, sample.offsets, sample.counts), run.data.n_objects
+        min_size = (self.min_size or 0) * len(sample.given) / n
+        least = max(grouping.FEWEST_OBJECTS, math.ceil(min_size))
+        if is_chosen:
+            least = least_objects(groups.sizes)
+        most_cut = K if is_chosen and min_size else max(min(2 * K, len(groups.sizes)), K)
         is_whole, most = len(sample.given) == n, 0
-        for n_cut in range(K, max(min(2 * K, len(groups.sizes)), K) + 1):
+        for n_cut in range(K, most_cut + 1):
             cut = groups.cut(n_cut, least, self._trees)
             if not is_chosen and self._is_local and (divided := sample.divided(n_cut)) is not None:
                 cut = max(cut, divided, key=attrgetter("merit"))
@@ -274,7 +292,10 @@ class ConsensusTree(ConsensusClusterer):
             T, sizes = counts_of(sample.given, offsets, clusters, n_cut, self._weights, sample.times)
             placement = Placement.of(T, sizes, offsets, self._weights)
             placed = placement.place(sample.given, clusters if is_whole else None).clusters
-            winning = np.unique(placed[placed >= 0])
+            won = np.bincount(placed + 1, sample.times, n_cut + 1)[1:]
+            is_winning = won >= max(min_size, np.finfo(float).tiny)
+            is_winning[won.argmax()] = True
+            winning = np.flatnonzero(is_winning)
             if most < winning.size <= K:
                 most, tree, table, of_clusters = winning.size, cut.tree, T[:, winning], sizes[winning]
                 found = np.where(np.isin(clusters, winning), np.searchsorted(winning, clusters), -1)

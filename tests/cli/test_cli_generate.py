@@ -95,6 +95,7 @@ def test_generate__is_the_function_of_the_scheme(run, options, expected):
         ("run {0} -k few", "'few' is not a number"),
         ("run {0} -k 3:8", "-k range(3, 9) has type range; use an integer >= 1"),
         ("run {0} -k 3 --base-clusters 5", "No such option '--base-clusters'"),
+        ("run {0} -k 3 -m pcc --min-size 5", "Method 'pcc' has no --min-size"),
     ],
 )
 def test_generate_and_run__refuse_before_any_work(run, line, words):
@@ -216,6 +217,7 @@ def test_run__generates_and_solves_and_finds_its_results(run, tmp_path):
         ("-k 4", "was made with -k 3, not 4"),
         ("-m best", "was made with -m ConsensusTree, not BEST"),
         ("--random-state 1", "seed=0, not 1"),
+        ("--min-size 9", "was made with --min-size None, not 9"),
         ("--n-partitions 17", "was made with --n-partitions 16, not 17"),
     ):
         other = run(f"{RUN} {options}")

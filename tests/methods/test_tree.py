@@ -311,3 +311,26 @@ def test_a_lone_object__that_most_partitions_set_apart_is_no_cluster_of_a_given_
     model = quiet(ConsensusTree(3, random_state=0), labels)
     assert adjusted_rand(truth, model.labels_) > 0.97
     assert np.bincount(model.labels_).min() > 50
+
+
+@given(label_matrices(max_objects=19), st.integers(1, 6), st.integers(1, 20))
+def test_min_size__leaves_no_smaller_cluster_but_a_few_objects_that_move(labels, K, least):
+    K = min(K, len(labels))
+    plain, sized = (quiet(ConsensusTree(K, random_state=0, min_size=size), labels) for size in (1, least))
+    assert np.array_equal(plain.labels_, quiet(ConsensusTree(K, random_state=0), labels).labels_)
+    labeled = int(np.count_nonzero(plain.labels_ >= 0))
+    assert sized.n_clusters_ <= max(labeled // least + 1, 1)
+    assert np.count_nonzero(sized.labels_ >= 0) == labeled
+
+
+@pytest.mark.parametrize("n", [1500, 30_000])  # all objects in the sample, and not
+def test_min_size__joins_small_clusters_to_others_and_says_so(n):
+    draw, sizes = np.random.default_rng(0), np.array([0.5, 0.3, 0.14, 0.06])
+    classes = np.repeat(np.arange(4), (sizes * n).astype(int))
+    labels = np.where(draw.random((n, 12)) < 0.1, draw.integers(4, size=(n, 12)), classes[:, None])
+    for asked in (4, "auto"):
+        with pytest.warns(SurplusClustersWarning, match="only 3 of n_clusters=4 clusters have"):
+            model = ConsensusTree(asked, min_size=n // 10, random_state=0).fit(labels)
+        assert np.bincount(model.labels_).min() > n // 10
+        large = classes < 3
+        assert adjusted_rand(classes[large], model.labels_[large]) > 0.97
