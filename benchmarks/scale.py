@@ -152,6 +152,7 @@ def measure(method: str, n_objects: int, folder: Path, arguments: argparse.Names
         "method": method,
         "n_objects": n_objects,
         "n_partitions": arguments.partitions,
+        "memory": arguments.memory,
         **result,
         "microseconds_per_object": 1e6 * result["seconds"] / n_objects,
         "bytes_stored": stored,
@@ -165,7 +166,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smallest", action="store_true", help="a few seconds, to see that it runs")
     parser.add_argument(
-        "--millions", type=float, nargs="+", default=[1, 4, 10], help="sizes; 100 is full size"
+        "--millions",
+        type=float,
+        nargs="+",
+        default=[1, 4, 10],
+        help="sizes; 100 is full size, and 1000 of 20 partitions with a budget of 1GB"
     )
     parser.add_argument("--methods", nargs="+", default=["tree", "pcc"])
     parser.add_argument("--partitions", type=int, default=N_PARTITIONS)
@@ -185,8 +190,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        results = {"machine": describe(), "memory": arguments.memory}
-        results["runs"] = [measure(of, n, folder, arguments) for n in sizes for of in methods]
+        runs = [measure(of, n, folder, arguments) for n in sizes for of in methods]
+        results = {"machine": describe(), "runs": runs}
     if arguments.out:
         arguments.out.write_text(json.dumps(results, indent=1) + "\n")
 
