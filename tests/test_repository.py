@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -32,6 +34,15 @@ def parted(requirement):
     """Return the name and the versions of a requirement, without spaces."""
     name, versions = re.fullmatch(r"([\w-]+)\s*(.*)", requirement).groups()
     return name, versions.replace(" ", "")
+
+
+def test_repository__tracks_no_file_above_a_megabyte_and_no_package():
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("not a checkout")
+    tracked = subprocess.run([git, "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    files = [ROOT / name for name in tracked.stdout.split("\0") if name and (ROOT / name).exists()]
+    assert [file for file in files if file.stat().st_size > 2**20 or file.suffix == ".whl"] == []
 
 
 def test_conda_recipe__needs_what_pyproject_needs(project):
