@@ -170,7 +170,7 @@ def main() -> None:
         type=float,
         nargs="+",
         default=[1, 4, 10],
-        help="sizes; 100 is full size, and 1000 of 20 partitions with a budget of 1GB"
+        help="sizes; 100 is full size, and 1000 of 20 partitions with a budget of 1GB",
     )
     parser.add_argument("--methods", nargs="+", default=["tree", "pcc"])
     parser.add_argument("--partitions", type=int, default=N_PARTITIONS)
