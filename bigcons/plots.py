@@ -38,8 +38,9 @@ PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"),
     *("#999999", "#882255", "#44AA99", "#332288", "#A6761D", "#B2DF8A", "#E7298A", "#117733"),
     *("#FB9A99", "#6A3D9A", "#DDCC77", "#00D5D5", "#661100", "#CAB2D6", "#999933", "#FF2D2D"),
+    *("#2B4BFF", "#00C800", "#F032E6", "#4B4B1E", "#69B40F", "#9696FF", "#8700C3", "#FF87FF"),
 )
-UNKNOWN, GUIDE = "#DDDDDD", "#888888"
+UNKNOWN, GUIDE, BLACK = "#DDDDDD", "#888888", "#000000"
 
 STYLE: dict[Any, Any] = {
     "font.size": 9.0,
@@ -52,9 +53,10 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def color_of(cluster: int) -> str:
-    """Return the color of a cluster, gray for none, -1."""
-    return UNKNOWN if cluster < 0 else PALETTE[cluster % len(PALETTE)]
+def color_of(cluster: int, ink: Any = BLACK) -> Any:
+    """Return the color of a cluster, gray for none, -1; in place of black, the color of text, ``ink``."""
+    color = UNKNOWN if cluster < 0 else PALETTE[cluster % len(PALETTE)]
+    return ink if color == BLACK else color
 
 
 @contextmanager
@@ -253,6 +255,7 @@ def n_clusters(choice: Any) -> Figure:
         second = "" if choice.runner_up is None else f"; runner-up {choice.runner_up} (dashed)"
         doubt = "" if choice.is_clear else ", but none stands out"
         figure.suptitle(f"{count_in_words(choice.n_clusters)} recommended{doubt}{second}", fontsize=10)
+        axes.locator_params(axis="x", integer=True, min_n_ticks=1)
         axes.set_xlabel("number of clusters")
     return figure
 
@@ -396,12 +399,15 @@ def scatter(
         from matplotlib.colors import to_rgba_array
 
         clusters = np.unique(labels)
-        colors = to_rgba_array([color_of(k) for k in clusters.tolist()])[np.searchsorted(clusters, labels)]
+        ink = axes.xaxis.label.get_color()
+        of_clusters = to_rgba_array([color_of(k, ink) for k in clusters.tolist()])
+        colors = of_clusters[np.searchsorted(clusters, labels)]
         colors[:, 3] *= alpha
         size = max(2.0, min(16.0, 20_000 / len(rows)))
         axes.scatter(points[:, 0], points[:, 1], s=size, linewidths=0, c=colors, rasterized=True)
         for k, (x, y) in _number_places(points, labels).items():
-            box = {"facecolor": "white", "edgecolor": color_of(k), "boxstyle": "round,pad=0.12"}
+            edge = color_of(k, ink)
+            box = {"facecolor": axes.get_facecolor(), "edgecolor": edge, "boxstyle": "round,pad=0.12"}
             axes.text(
                 x, y, str(k), ha="center", va="center", fontsize=8 if len(clusters) <= 25 else 6, bbox=box
             )
@@ -544,7 +550,7 @@ def coassociation(
             names = [str(k) if k >= 0 else "none" for k in sampled[order[last]].tolist()]
             named: list[int] = []  # the largest first; a name that would hide another is left out
             for k in np.argsort(-n_rows, kind="stable").tolist():
-                if all(abs(middle[k] - middle[other]) > len(rows) / 30 for other in named):
+                if all(abs(middle[k] - middle[other]) > len(rows) / 26 for other in named):
                     named.append(k)
             named.sort()
             axes.set_yticks(middle[named], [names[k] for k in named], fontsize=9 if len(named) <= 15 else 7)
@@ -593,7 +599,8 @@ def partitions(ensemble: Any, *, ax: Axes | None = None) -> Figure:
     with one_panel(ax, 5.0, 4.0) as (figure, axes):
         draw_heat_map(axes, index[np.ix_(order, order)], "adjusted Rand index")
         axes.set_aspect("equal")
-        step = -(-len(order) // 40)
+        room = axes.bbox.height * 72 / figure.dpi / 5.5  # names, of 6 points or nearly so
+        step = -(-len(order) // max(int(room), 1))
         shown = range(0, len(order), step)
         names = [ensemble.names[others[order[row]]] for row in shown]
         names = [name if len(name) <= 16 else f"{name[:8]}…{name[-7:]}" for name in names]
@@ -682,37 +689,43 @@ def cluster_graph(
 
         axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal", xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
-        nodes = {}
+        axes.apply_aspect()
+        edges = axes.transData.transform([(0, 0), (_RADIUS, 0)])[:, 0]  # in pixels, to fit text into circles
+        fontsize = min(9.0, 0.6 * 72 * float(np.diff(edges)[0]) / figure.dpi)
+        ink, nodes = axes.xaxis.label.get_color(), {}
         for k, (x, y) in zip(shown.tolist(), places.tolist(), strict=True):
-            nodes[k] = Circle(
-                (x, y), _RADIUS, facecolor="white", edgecolor=color_of(k), linewidth=1.6, zorder=3
-            )
+            face, edge = axes.get_facecolor(), color_of(k, ink)
+            nodes[k] = Circle((x, y), _RADIUS, facecolor=face, edgecolor=edge, linewidth=1.6, zorder=3)
             axes.add_patch(nodes[k])
             share = sizes[k] / sizes.sum()
             words = str(k), "<1%" if share < 0.005 else f"{share:.0%}"
             if rows is None:
-                axes.text(x, y, "\n".join(words), ha="center", va="center", zorder=6)
-            else:  # a centroid is inside, and the words below
+                axes.text(x, y, "\n".join(words), ha="center", va="center", zorder=6, fontsize=fontsize)
+            else:  # a centroid is inside, and the words on the outer side, where no arrow is
                 side = 1.25 * _RADIUS
                 box = x - side / 2, y - side / 2, side, side
                 inset = axes.inset_axes(box, transform=axes.transData, zorder=4)
                 if glyph is None:
-                    inset.plot(rows[k], color="black", linewidth=1.1)
+                    inset.plot(rows[k], color=ink, linewidth=1.1)
                     inset.set_ylim(np.nanmin(rows), np.nanmax(rows))
                 else:
                     glyph(inset, rows[k])
                 inset.set_axis_off()
-                below = y - _RADIUS - 0.05
-                axes.text(x, below, ", ".join(words), ha="center", va="top", zorder=6)
+                at, va = (_RADIUS + 0.05, "bottom") if y > 1e-9 else (-_RADIUS - 0.05, "top")
+                axes.text(x, y + at, ", ".join(words), ha="center", va=va, zorder=6)
         labels: list[np.ndarray] = []
         for a, b in pairs:
             bend = 0.12 if a < b else 0.36
             labels.append(_draw_arrow(axes, nodes[a], nodes[b], overlap[a, b], bend, labels))
+            (x, y), share = labels[-1], overlap[a, b]
+            weight = f"{share:.2f}" if share >= 0.01 else f"{share:.1g}"
+            text = axes.text(x, y, weight, fontsize=0.78 * fontsize, ha="center", va="center", zorder=5)
+            text.set_bbox({"facecolor": axes.get_facecolor(), "edgecolor": "none", "pad": 0.6})
         n_full = int(np.count_nonzero(sizes))
         left_out = f"; {len(shown)} largest of {n_full} clusters" if len(shown) < n_full else ""
         caption = f"arrows: share of a cluster that\nlies in another, at least {min_overlap:g}"
         caption = caption if width < 3.6 else caption.replace("\n", " ")
-        axes.set_xlabel(f"{caption if pairs else 'no arrows'}{left_out}", fontsize=8)
+        axes.set_xlabel(f"{caption if pairs else 'no arrows'}{left_out}", fontsize=8, wrap=True)
     return figure
 
 
@@ -748,9 +761,9 @@ def _places_on_circle(weight: np.ndarray) -> np.ndarray:
 def _draw_arrow(
     axes: Axes, start: Circle, end: Circle, weight: float, bend: float, labels: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Draw an arrow between two circles, bent to the middle of all, where no other is, and its weight on it.
+    """Draw an arrow between two circles, bent to the middle of all, where no other is.
 
-    The weight is where it hides none of the ``labels`` there are; its place is returned.
+    Returns where on it to write its weight, so that it hides none of the ``labels`` there are.
     """
     from matplotlib.patches import FancyArrowPatch
 
@@ -770,10 +783,7 @@ def _draw_arrow(
     free = free if len(free) else curve[[len(curve) // 2]]
     free = free[np.argsort(np.abs(np.arange(len(free)) - 0.4 * len(free)), kind="stable")]
     apart = [min([np.max(np.abs(place - label) / _LABEL) for label in labels] + [1.0]) for place in free]
-    x, y = place = free[int(np.argmax(apart))]
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-    axes.text(x, y, f"{weight:.2f}", fontsize=7, ha="center", va="center", zorder=5, bbox=box)
-    return np.asarray(place)
+    return np.asarray(free[int(np.argmax(apart))])
 
 
 def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) -> Figure:
@@ -803,7 +813,7 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
     members = [[leaf] for leaf in range(G)]
     for one, two in tree.merges[:, :2].astype(int).tolist():
         members.append(members[one] + members[two])
-    sizes = np.array([tree.sizes[leaves].sum() for leaves in members])
+    sizes = np.array([tree.objects[leaves].sum() for leaves in members])
     shares = sizes / sizes[-1]
     top = next(iter(branches), 2 * G - 2)
     ends, waiting = [], [top]  # the clusters of the cut, as they lie side by side
@@ -817,12 +827,16 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
     for node in reversed(branches):
         y[node] = float(np.mean([y[side] for side in branches[node]]))
     last = max([0.0, *(float(tree.merges[node - G, 2]) for node in ends if node >= G)])  # of the next split
-    first = x.get(top, 1.0) + 0.1 * (x.get(top, 1.0) - last)
+    height = x.get(top, 1.0)
+    span = max(height - last, 1e-3 * height) or 1.0  # of splits at one height, too
+    first, last = height + 0.1 * span, height - span
     is_roomy = K <= 20  # the support of every split is written beside it
     with one_panel(ax, 6.2, max(1.6, 0.55 + (0.3 if is_roomy else 0.15) * K)) as (figure, axes):
         from matplotlib.cm import ScalarMappable
+        from matplotlib.colors import to_rgb
 
-        scale = ScalarMappable(cmap="viridis_r")
+        is_dark = sum(to_rgb(axes.get_facecolor())) < 1.5
+        scale = ScalarMappable(cmap="viridis" if is_dark else "viridis_r")  # full support stands out
         scale.set_clim(0.0, 1.0)
 
         def draw_side(node: int, start: float, color: Any) -> None:
@@ -830,7 +844,7 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
             axes.plot(ends, [y[node]] * 2, color=color, linewidth=width, solid_capstyle="butt")
 
         draw_side(top, first, GUIDE)
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+        box = {"facecolor": axes.get_facecolor(), "edgecolor": "none", "pad": 0.6}
         for node, pair in branches.items():
             support = tree.support[node - G]
             color = GUIDE if np.isnan(support) else scale.to_rgba(support)
@@ -846,7 +860,7 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
         axes.set(xlim=(first, last), ylim=(-0.7, K - 0.3), xlabel=f"height of the split ({tree.tree})")
-        sampled = f", shares of {tree.sizes.sum():,} of them" if tree.is_sampled else ""
+        sampled = f", shares estimated by {tree.sizes.sum():,}" if tree.is_sampled else ""
         number = 1 if n_clusters is None and tree.choice.n_clusters == 1 else K
         split = ", and its first split" if number < K else ""
         axes.set_title(f"{count_in_words(number)} of {tree.n_objects:,} objects{split}{sampled}", fontsize=9)

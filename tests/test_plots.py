@@ -167,6 +167,22 @@ def test_cluster_graph__arrows_pass_by_other_nodes_and_weights_hide_no_other(n_c
     assert overprinted == 0
 
 
+@pytest.mark.parametrize(("n_clusters", "size"), [(5, None), (28, None), (12, (3, 2.5))])
+def test_cluster_graph__words_lie_within_their_circles_and_weights_are_not_zero(n_clusters, size):
+    values = np.random.default_rng(0).dirichlet(np.full(n_clusters, 0.02), 2000)
+    ax = None if size is None else Figure(figsize=size).subplots()
+    figure = plots.cluster_graph(values, min_overlap=0.001, n_clusters=40, ax=ax)
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    words = [text for text in axes.texts if "\n" in text.get_text()]
+    assert len(words) == n_clusters
+    for text, circle in zip(words, circles_of(figure), strict=True):
+        inner, outer = text.get_window_extent(), circle.get_window_extent()
+        assert inner.height < outer.height
+        assert inner.width < outer.width
+    assert all(float(text.get_text()) > 0 for text in axes.texts if text not in words)
+
+
 def test_cluster_graph__places_clusters_that_overlap_next_to_each_other():
     ring = [0, 3, 1, 5, 2, 4]
     values = np.zeros((600, 6))
@@ -342,6 +358,12 @@ def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up()
     assert "3 clusters" in figure.get_suptitle()
 
 
+@pytest.mark.parametrize("k_range", [(1, 1), (1, 3)])
+def test_n_clusters__has_whole_numbers_on_its_axis(k_range):
+    figure = plots.n_clusters(choose_n_clusters(three_groups()[1], k_range=k_range, random_state=0))
+    assert all(float(at).is_integer() for at in figure.axes[-1].get_xticks())
+
+
 def test_tree__has_a_line_as_wide_as_its_share_and_colored_by_support_for_each_side_of_a_split():
     truth, labels = three_groups(200)
     tree = consensus_tree(labels, random_state=0)
@@ -360,6 +382,45 @@ def test_tree__has_a_line_as_wide_as_its_share_and_colored_by_support_for_each_s
     np.testing.assert_allclose([line.get_xdata()[0] for line in down], tree.merges[:-3:-1, 2])
     assert axes.get_xlim()[0] > tree.merges[-1, 2] > axes.get_xlim()[1] == next_split
     assert axes.get_xlabel() == f"height of the split ({tree.tree})"
+
+
+def test_tree__of_splits_at_one_height_has_lines_that_run_down():
+    labels = np.repeat(np.arange(400)[:, None] % 8, 6, axis=1)  # all clusters equally far from each other
+    axes = plots.tree(consensus_tree(labels, random_state=0), 3).axes[0]
+    first, last = axes.get_xlim()
+    assert first > last
+    across = [line.get_xdata() for line in axes.lines if line.get_ydata()[0] == line.get_ydata()[-1]]
+    reaching = [x for x in across if x[-1] == last]
+    assert len(reaching) == 3
+    assert all(x[0] > x[-1] for x in reaching)
+
+
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+def test_plots__have_words_that_differ_from_what_is_below_them_on_any_background(style):
+    from matplotlib import style as styles
+
+    labels, numbers = three_groups()[1], np.arange(60) % 32
+    with styles.context(style):
+        drawn = [
+            plots.scatter(np.random.default_rng(0).normal(size=(60, 2)), numbers),
+            plots.tree(consensus_tree(labels, random_state=0)),
+            plots.cluster_graph(some_memberships(200, 9), threshold=0.0),
+            plots.cluster_graph(some_memberships(200, 9), threshold=0.0, centroids=np.eye(9)),
+        ]
+    for figure in drawn:
+        axes = figure.axes[0]
+        background = to_rgba(axes.get_facecolor())
+        texts = [text for text in axes.texts if text.get_text()]
+        assert texts
+        for text in texts:
+            box = text.get_bbox_patch()
+            below = background if box is None else box.get_facecolor()
+            assert abs(sum(to_rgba(text.get_color())) - sum(below)) > 1.5
+        colors = [line.get_color() for inset in axes.child_axes for line in inset.lines]
+        colors += [circle.get_edgecolor() for circle in circles_of(figure)]
+        colors += [color for of_points in axes.collections for color in of_points.get_facecolors()]
+        assert all(to_rgba(color)[:3] != background[:3] for color in colors)
+        assert all(circle.get_facecolor() == background for circle in circles_of(figure))
 
 
 def test_scatter__colors_every_object_by_its_cluster_and_pales_the_doubtful(tmp_path):
@@ -387,6 +448,10 @@ def test_scatter__colors_every_object_by_its_cluster_and_pales_the_doubtful(tmp_
         plots.scatter(points, ConsensusTree(3))
 
 
+def test_scatter__has_a_color_for_each_of_32_clusters():
+    assert len({plots.color_of(k) for k in range(32)}) == 32
+
+
 def test_scatter__numbers_every_one_of_24_clusters_and_the_numbers_hide_no_other():
     rng = np.random.default_rng(0)
     labels = rng.integers(24, size=6000)
@@ -397,7 +462,6 @@ def test_scatter__numbers_every_one_of_24_clusters_and_the_numbers_hide_no_other
     boxes = [text.get_window_extent() for text in axes.texts]
     assert sorted(int(text.get_text()) for text in axes.texts) == list(range(24))
     assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
-    assert len(set(map(plots.color_of, range(24)))) == 24
     for text in axes.texts:  # at an object of the cluster
         at = np.flatnonzero((points == text.get_position()).all(axis=1))
         assert int(text.get_text()) in labels[at]

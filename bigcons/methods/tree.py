@@ -260,6 +260,13 @@ class ConsensusTree(ConsensusClusterer):
             placement = method.placement_of(at.state)
             self._parts = placement.parts()
             self.temperature_: float = placement.temperature
+            if self._search is not None and hasattr(self, "tree_") and self.tree_.is_sampled:
+                # the objects of a leaf, now that the sizes of the clusters are known
+                clusters = placement.place(self._search.sample.given, None).clusters + 1
+                in_sample = np.maximum(np.bincount(clusters, minlength=K + 1), 1)
+                times = np.append(0.0, np.exp(placement.prior)) / in_sample
+                of_leaf = np.bincount(self._search.groups.groups + 1, times[clusters])[1:]
+                self.tree_ = replace(self.tree_, objects=of_leaf * self.tree_.objects.sum() / of_leaf.sum())
             self._publish_placed(run, placement, at.state["divisions"], survey, out)
         if self.n_clusters_ < K:
             warn_user(

@@ -197,6 +197,10 @@ class ClusterTree:
     """The number of clusters recommended, and why."""
     n_objects: int
     """Objects of the ensemble."""
+    objects: np.ndarray
+    """(G,) float64: the objects of each leaf of all that have labels.
+
+    Estimates, if the sample has not all objects; small clusters have more than their share of a sample."""
     p_values: np.ndarray | None = None
     """(G - 1,), in the order of ``merges``: of as many clusters as there are after the split, or more.
 
@@ -207,23 +211,24 @@ class ClusterTree:
     def cut(
         self, n_clusters: int | None = None, *, min_size: int | None = None, min_support: float | None = None
     ) -> np.ndarray:
-        """Return the cluster (G,) int64 of each leaf, numbered largest first, -1 for leaves left out.
+        """Return the cluster (G,) int64 of each leaf, numbered by ``objects``, largest first, -1 if left out.
 
         ``n_clusters``: at most so many, by the highest splits, by default as many as recommended; with one of
         the others no limit. ``min_support``: a split counts if it has that support, or if a split below it
-        counts. ``min_size``: clusters have at least so many objects, estimated by the sample, instead of five
-        of the sample. Smaller ones are joined with the other side of their split or, where that is divided
-        further, left out.
+        counts. ``min_size``: clusters have at least so many of ``objects``, instead of five of the sample.
+        Smaller ones are joined with the other side of their split or, where that is divided further, left
+        out.
         """
-        G, least, level = len(self.sizes), float(least_objects(self.sizes)), None
+        G, sizes, level = len(self.sizes), self.sizes.astype(float), None
+        least = least_objects(self.sizes)
         if n_clusters is not None:
             check_int("n_clusters", n_clusters)
         if min_size is not None:
-            least = check_int("min_size", min_size) * self.sizes.sum() / self.n_objects
+            sizes, least = self.objects.copy(), check_int("min_size", min_size)
         if n_clusters is None and min_size is None and min_support is None:
             n_clusters = self.choice.n_clusters
         if n_clusters is not None:
-            level = self._level(n_clusters, least)
+            level = self._level(n_clusters, sizes, least)
         if min_support is not None:
             check_number("min_support", min_support, at_least=0, at_most=1)
             if np.isnan(self.support).any():
@@ -239,7 +244,6 @@ class ClusterTree:
             counts &= self.support >= min_support
         # Of each side that a merge joins: which cluster it is as a whole, None if it is several or left out.
         found, whole = np.arange(G), list[int | None](range(G))
-        sizes = self.sizes.astype(float)
         first = list(range(G))  # the lowest leaf of every node
         for (one, two), is_counted in zip(self.merges[:, :2].astype(int), counts, strict=True):
             kept, merged = first[one], first[two]
@@ -258,7 +262,7 @@ class ClusterTree:
         labeled = found >= 0
         numbers = np.unique(found[labeled], return_inverse=True)[1]
         found[labeled] = numbers
-        of_cluster = np.bincount(numbers, self.sizes[labeled])
+        of_cluster = np.bincount(numbers, self.objects[labeled])
         rank = np.empty(of_cluster.size + 1, np.int64)
         rank[np.argsort(-of_cluster, kind="stable")], rank[-1] = np.arange(of_cluster.size), -1
         return rank[found]
@@ -270,7 +274,8 @@ class ClusterTree:
         where that is 1. What is split off with too few objects to count is passed over.
         """
         G, least = len(self.sizes), least_objects(self.sizes)
-        level = self._level(max(self.choice.n_clusters, 2) if n_clusters is None else n_clusters, least)
+        number = max(self.choice.n_clusters, 2) if n_clusters is None else n_clusters
+        level = self._level(number, self.sizes, least)
         sides = self._sides.tolist()
         sizes = node_sums(self._sides, self.sizes)
 
@@ -287,20 +292,20 @@ class ClusterTree:
                 waiting += one, two
         return dict(sorted(found.items(), reverse=True))
 
-    def _level(self, n_clusters: int, least: float) -> int:
+    def _level(self, n_clusters: int, sizes: np.ndarray, least: float) -> int:
         """Return into how many nodes a cut goes, the fewest that make so many clusters of ``least`` objects.
 
         If there are none, the number.
         """
-        enough = np.flatnonzero(self._numbers(least) >= n_clusters)
+        enough = np.flatnonzero(self._numbers(sizes, least) >= n_clusters)
         return int(enough[0]) + 1 if enough.size else min(n_clusters, len(self.sizes))
 
-    def _numbers(self, least: float) -> np.ndarray:
+    def _numbers(self, sizes: np.ndarray, least: float) -> np.ndarray:
         """Return how many clusters of so many objects a cut has that goes into 1, 2, ... nodes, (G,).
 
         A split adds one if both of its sides are large: a small side stays with the other.
         """
-        is_large = node_sums(self._sides, self.sizes) >= least
+        is_large = node_sums(self._sides, sizes) >= least
         return 1 + np.cumsum([0, *is_large[self._sides].all(axis=1)[::-1]])
 
     @property
@@ -318,10 +323,11 @@ class ClusterTree:
     ) -> np.ndarray:
         """Return the clusters (n_objects,) int32 of all objects in a cut, -1 for those without labels.
 
-        Numbered largest first. Objects, also those of clusters that do not count, are placed by naive Bayes
+        Numbered as by `cut`. Objects, also those of clusters that do not count, are placed by naive Bayes
         on their labels, as by `ConsensusTree`: by the table of the sample, which counts the table of all, and
         once more by that; two passes in blocks, O(n_objects M K) time, of any engine. They equal the clusters
-        of ``ConsensusTree("auto")`` for its number; ``ConsensusTree(K)`` counts clusters of any size.
+        of ``ConsensusTree("auto")`` for its number, if all of these have objects; ``ConsensusTree(K)`` counts
+        clusters of any size.
         """
         if self.placer is None:
             raise InvalidInputError(
@@ -334,15 +340,14 @@ class ClusterTree:
 
         ``split``, its number, and ``n_clusters`` that count after it, the same as before where it takes off
         too few objects; ``height``, what joining the two sides costs; ``objects``, and ``larger`` and
-        ``smaller`` of the two sides, estimated by the sample if that has not all objects; ``support`` and
+        ``smaller`` of the two sides, estimates if the sample has not all objects; ``support`` and
         ``support_error``; and if features were given ``p_value``, of ``n_clusters`` or more.
         """
         import pyarrow as pa
 
-        sides = np.sort(node_sums(self._sides, self.sizes)[self._sides], axis=1)[::-1, ::-1]
-        scale = self.n_objects / max(int(self.sizes.sum()), 1)
-        larger, smaller = np.rint(sides * scale).astype(np.int64).T
-        n_clusters = self._numbers(least_objects(self.sizes))[1:]
+        sides = np.sort(node_sums(self._sides, self.objects)[self._sides], axis=1)[::-1, ::-1]
+        larger, smaller = np.rint(sides).astype(np.int64).T
+        n_clusters = self._numbers(self.sizes, least_objects(self.sizes))[1:]
         p_values = {}
         if self.p_values is not None:
             of_number = np.append(np.nan, self.p_values[::-1])  # of 1, 2, ... clusters or more
@@ -352,7 +357,7 @@ class ClusterTree:
                 "split": np.arange(1, len(self.sizes)),
                 "n_clusters": n_clusters,
                 "height": self.merges[::-1, 2].copy(),
-                "objects": np.rint(sides.sum(axis=1) * scale).astype(np.int64),
+                "objects": np.rint(sides.sum(axis=1)).astype(np.int64),
                 "larger": larger.copy(),
                 "smaller": smaller.copy(),
                 "support": pa.array(self.support[::-1].copy(), from_pandas=True),
@@ -363,8 +368,8 @@ class ClusterTree:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether the sample has not all objects, so that sizes are estimates."""
-        return int(self.sizes.sum()) < self.n_objects
+        """Whether the sample has not all objects with labels, so that ``objects`` are estimates."""
+        return bool(round(self.objects.sum()) > self.sizes.sum())
 
     def __repr__(self) -> str:
         of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
@@ -383,16 +388,16 @@ class ClusterTree:
         """Return the tree of `parts`; raises KeyError, TypeError or ValueError for others."""
         table = {name: arrays[f"choice.{name}"] for name in _EVIDENCE}
         choice = NClustersChoice(table=table, **{name: facts[name] for name in _FACTS})
-        merges, sizes, support, error = (arrays[name] for name in _ARRAYS[:4])
+        merges, sizes, support, error, objects = (arrays[name] for name in _ARRAYS[:5])
         fits = isinstance(choice.lifetime_of_one, (int, float)) and choice.n_clusters in table["n_clusters"]
         if merges.shape != (len(sizes) - 1, 4) or not fits:
             raise ValueError("arrays of other shapes, or other facts")
         number, p_values = facts["n_objects"], arrays.get("p_values")
-        return cls(facts["tree"], merges, sizes, support, error, choice, number, p_values)
+        return cls(facts["tree"], merges, sizes, support, error, choice, number, objects, p_values)
 
 
 _FACTS = ("n_clusters", "runner_up", "lifetime_of_one", "n_sampled")
-_ARRAYS = ("merges", "sizes", "support", "support_error", "p_values")
+_ARRAYS = ("merges", "sizes", "support", "support_error", "objects", "p_values")
 _EVIDENCE = ("n_clusters", "distinctness", "lifetime", "agreement", "quality")
 
 

@@ -44,7 +44,6 @@ from bigcons.io.columns import Column, Columns, select
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, one_thread, open_engine
-from bigcons.run.results import by_size, renumbered, sizes_of
 from bigcons.run.survey import Drawing, Drawn, MemoryPlan, block_label_bytes, label_bytes
 from bigcons.seeding import SeedLike, draw_rows, generator, resolve_seed
 from bigcons.store.clusters import (
@@ -351,7 +350,10 @@ def tree_of(searched: Search, n_objects: int, trees: Sequence[str] = grouping.TR
     sides, heights = groups.trees[name]
     G = len(heights)
     merges = np.column_stack([sides, heights[1:], node_sums(sides, np.ones(G))[G:]])
-    return ClusterTree(name, merges, groups.sizes, *searched.halves.support(name), choice, n_objects)
+    of_leaf = np.bincount(groups.groups + 1, searched.sample.times, G + 1)[1:]
+    objects = of_leaf * (n_objects / len(searched.rows))
+    support = searched.halves.support(name)
+    return ClusterTree(name, merges, groups.sizes, *support, choice, n_objects, objects)
 
 
 def choice_of_tree(
@@ -417,7 +419,7 @@ def place_all(
                     labels[block.start : block.stop] = assigned
                     T, sizes = T + stats["T"], sizes + stats["sizes"]
                     listener.advance(block.n_rows)
-    return renumbered(labels, by_size(sizes_of(labels, K)))
+    return labels
 
 
 # The null reference

@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import dendrogram, fcluster, is_valid_linkage
 
-from bigcons import MCLA, ClusterTree, Consensus, Ensemble, Report, choose_n_clusters, consensus_tree
+from bigcons import (
+    MCLA,
+    ClusterTree,
+    Consensus,
+    ConsensusTree,
+    Ensemble,
+    Report,
+    choose_n_clusters,
+    consensus_tree,
+    plots,
+)
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
@@ -123,6 +133,45 @@ def test_cut__keeps_its_promises(tree, most, min_size, min_support):
         if len(within) == 1:
             at = members(tree).index((one, two))
             assert tree.support[at] < min_support
+
+
+@pytest.fixture(scope="module")
+def unequal():
+    """Labels of clusters of 8,000 to 250 objects; a sample has more than their share of the small ones."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(6), [8000, 4000, 2000, 1000, 500, 250])
+    wrong = rng.random((truth.size, 20)) < 0.05
+    return Ensemble.from_labels(np.where(wrong, rng.integers(6, size=wrong.shape), truth[:, None])), truth
+
+
+def test_tree__estimates_how_many_objects_small_clusters_have(unequal):
+    ensemble, truth = unequal
+    tree = consensus_tree(ensemble, random_state=0)
+    cut, planted = tree.cut(6), np.bincount(truth)
+    assert tree.is_sampled
+    assert tree.sizes[cut == 5].sum() / tree.sizes.sum() > 1.5 * 250 / truth.size
+    np.testing.assert_allclose(np.bincount(cut, tree.objects), planted, rtol=0.25)
+    table = tree.table().to_pandas()[:5]
+    assert table["objects"][0] == truth.size
+    np.testing.assert_allclose(np.sort(table["smaller"])[0], 250, rtol=0.25)
+    assert tree.cut(min_size=400).max() + 1 == 5
+
+
+def test_tree_of_a_fit__has_the_sizes_and_numbers_of_its_clusters(unequal, tmp_path):
+    ensemble, truth = unequal
+    model = ConsensusTree("auto", random_state=0).fit(ensemble, out=tmp_path / "c.zarr")
+    sizes = np.bincount(model.labels_)
+    assert sizes.size == 6
+    for tree in (model.tree_, Consensus.open(tmp_path / "c.zarr").tree):
+        np.testing.assert_allclose(np.bincount(tree.cut(), tree.objects), sizes, rtol=0.02)
+    names = {text.get_text() for text in plots.tree(model).axes[0].get_yticklabels()}
+    assert names == {f"{k}: {size / truth.size:.1%}" for k, size in enumerate(sizes)}
+
+
+def test_labels__have_the_numbers_of_the_cut(unequal):
+    tree = consensus_tree(unequal[0], random_state=0)
+    numbers = np.array([2, 0, 3, 1])
+    np.testing.assert_array_equal(tree.placer(numbers[tree.cut(4)], None), numbers[tree.labels(4)])
 
 
 def test_cut__of_the_number_recommended_passes_over_outliers(six):
