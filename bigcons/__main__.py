@@ -1,5 +1,16 @@
-"""``python -m bigcons``: the command line."""
+"""The ``bigcons`` command, also as ``python -m bigcons``."""
 
-from bigcons.cli import main
+import signal
 
-main(prog_name="bigcons")
+
+def main() -> None:
+    """Run the command line; an interrupt before it is imported ends the process without a traceback."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from bigcons.cli import main as command
+
+    signal.signal(signal.SIGINT, before)
+    command(prog_name="bigcons")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import io
 import logging
@@ -89,7 +90,7 @@ class Group(click.Group):
         """
         for name in ("batched", "client"):  # of a lost scheduler, which the library's own error tells
             logging.getLogger(f"distributed.{name}").disabled = True
-        with ProgressBar(), _one_line_warnings(ctx), _sigterm_interrupts():
+        with ProgressBar(), _one_line_warnings(ctx), _signals_interrupt():
             try:
                 done = super().invoke(ctx)
                 sys.stdout.flush()
@@ -97,7 +98,13 @@ class Group(click.Group):
             except click.UsageError as error:
                 _emit_error(ctx, error.format_message())
                 raise
-            except Exception as error:
+            except (Exception, KeyboardInterrupt) as error:
+                if stop := _stop_of(error):
+                    is_terminated = isinstance(stop, Terminated)
+                    word, status = ("Terminated", 143) if is_terminated else ("Interrupted", 130)
+                    told = f"{word} before the output was complete; repeat the command to finish it."
+                    click.echo(told, err=True)
+                    ctx.exit(status)  # 128 and the number of the signal
                 if not isinstance(error, (BigconsError, OSError)) and not is_of_process(error):
                     raise
                 if getattr(error, "errno", None) in REFUSED and getattr(error, "filename", "") is None:
@@ -109,18 +116,19 @@ class Group(click.Group):
                 named = {getattr(error, "parameter", None), begins and begins[1]}
                 is_value = isinstance(error, InvalidInputError) and named & flags.keys()
                 raise (BadValue if is_value else click.ClickException)(reason) from error
-            except KeyboardInterrupt as error:
-                word, status = ("Terminated", 143) if isinstance(error, Terminated) else ("Interrupted", 130)
-                click.echo(
-                    f"{word} before the output was complete; repeat the command to finish it.", err=True
-                )
-                ctx.exit(status)  # 128 and the number of the signal
 
 
 def _emit_error(ctx: click.Context, reason: str) -> None:
     """With ``--json``, print ``{"error": reason}`` to standard output."""
     if ctx.meta.get(JSON):
         emit({"error": reason})
+
+
+def _stop_of(error: BaseException | None) -> BaseException | None:
+    """Return the interrupt that an error is, or that made it, as in a module that is being imported."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _reason(error: BaseException) -> str:
@@ -152,18 +160,29 @@ def _one_line_warnings(ctx: click.Context) -> Iterator[None]:
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Let the first SIGTERM raise Terminated; the second ends the process at once."""
+def _signals_interrupt() -> Iterator[None]:
+    """Let the first SIGTERM raise Terminated, the second end the process at once; let no interrupt be lost.
+
+    Python drops what is raised while it collects an object; the interrupt is then raised once more, later.
+    """
 
     def stop(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise Terminated
 
+    def dropped(unraisable: sys.UnraisableHookArgs) -> None:
+        if isinstance(unraisable.exc_value, KeyboardInterrupt):
+            threading.Timer(0.1, _thread.interrupt_main).start()
+        else:
+            hook(unraisable)
+
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, stop) if is_main else None
+    hook, sys.unraisablehook = sys.unraisablehook, dropped
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         if is_main:
             signal.signal(signal.SIGTERM, before)
 

@@ -51,3 +51,53 @@ def test_run__stops_at_a_signal_and_says_so(start, tmp_path, number, status):
     *kept, line = errors.strip().splitlines()
     assert all("What is finished is kept in" in before for before in kept)
     assert "ed before the output was complete; repeat" in line
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
+def test_interrupt__before_the_command_line_is_imported_ends_in_silence(start, tmp_path):
+    (tmp_path / "click.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(600)\n")
+    child = start("demo")  # in whose folder this click comes first
+    assert child.stdout.readline() == "importing\n"
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=600) == ("", "")
+    assert child.returncode == -signal.SIGINT
+
+
+# A demo whose data are made until an interrupt comes, which is raised in a place of its own.
+INTERRUPTED = """
+import sys, time, weakref
+import bigcons as bc
+from bigcons.cli import main
+
+class Kept: pass
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+def planted_features(*_, **__):
+    if sys.argv[1] == "cause":
+        try:
+            interrupt()
+        except KeyboardInterrupt as stop:
+            raise ImportError("initialization failed") from stop
+    if sys.argv[1] == "callback":
+        kept = Kept()
+        reference = weakref.ref(kept, interrupt)
+        del kept
+    if sys.argv[1] == "collection":
+        Kept.__del__ = interrupt
+        Kept()
+    for _ in range(600):
+        time.sleep(.1)
+
+bc.datasets.planted_features = planted_features
+main(["demo"], prog_name="bigcons")
+"""
+
+
+@pytest.mark.parametrize("place", ["cause", "callback", "collection"])
+def test_interrupt__that_python_drops_or_a_module_turns_into_an_error_is_told_as_such(tmp_path, place):
+    command = [sys.executable, "-c", INTERRUPTED, place]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    line = "Interrupted before the output was complete; repeat the command to finish it.\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", line)
