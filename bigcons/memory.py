@@ -89,12 +89,14 @@ class DataBudget(NamedTuple):
     def check(self, needed: int, what: str, remedy: str) -> None:
         """Raise MemoryBudgetError if ``needed`` bytes do not fit; it states what ``memory`` has to be.
 
-        ``what`` is what needs them, in the plural; ``remedy`` follows "or".
+        ``what`` is what needs them, in the plural; ``remedy`` follows "or", unless processes alone
+        need more.
         """
         if needed > self.n_bytes:
             total, budget = needed + self.processes, self.n_bytes + self.processes
             words = f"{what} need {format_size(total)}, over memory={format_size(budget)}"
-            words += f"; raise it to {enough_for(total)}, or {remedy}."
+            words += f"; raise it to {enough_for(total)}"
+            words += f", or {remedy}." if remedy and self.n_bytes > 0 else "."
             raise MemoryBudgetError(words, needed=total, budget=budget)
 
 

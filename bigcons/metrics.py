@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from bigcons import contingency as tables
-from bigcons.coassociation.counts import dense
+from bigcons.coassociation.counts import dense_of_rows
 from bigcons.divergences import Divergence, resolve_divergence
 from bigcons.errors import InvalidInputError, shown
 from bigcons.io.features import (
@@ -506,7 +506,7 @@ def pac(x: Any, *, n_objects: int = 1000, random_state: SeedLike = 0) -> float:
     check_int("n_objects", n_objects, at_least=2)
     ensemble = as_ensemble(x)
     rows = draw_rows(ensemble.n_objects, n_objects, resolve_seed(random_state), "metrics.ambiguity")
-    agree, seen = (counts[np.triu_indices(len(rows), 1)] for counts in dense(ensemble.read_rows(rows)))
+    agree, seen = (counts[np.triu_indices(len(rows), 1)] for counts in dense_of_rows(ensemble, rows))
     if not seen.any():
         raise InvalidInputError(
             f"no partition labels two of {len(rows)} sampled objects; pass an ensemble with more labels, or "

@@ -518,7 +518,7 @@ def coassociation(
     >>> figure = bc.plots.coassociation(ensemble, labels=truth, n_objects=200)
     >>> figure.savefig("coassociation.png")
     """
-    from bigcons.coassociation import dense
+    from bigcons.coassociation.counts import dense_of_rows
     from bigcons.contingency import refuse_other_objects
     from bigcons.metrics import vat_order
 
@@ -531,7 +531,7 @@ def coassociation(
         others = "the ensemble has", ensemble.n_objects, names_of_rows(ensemble)
         refuse_other_objects("labels", column.shape[0], names_of_rows(labels), *others)
         sampled = take_rows(column, rows)
-    n_agree, n_seen = dense(ensemble.read_rows(rows))
+    n_agree, n_seen = dense_of_rows(ensemble, rows)
     share = np.full(n_agree.shape, np.nan)  # for pairs that no partition labels
     np.divide(n_agree, n_seen, out=share, where=n_seen > 0)
     np.fill_diagonal(share, 1.0)

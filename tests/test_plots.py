@@ -82,6 +82,22 @@ def test_coassociation__puts_clusters_together_that_are_joined():
     assert "40 of 200 objects" in figure.axes[0].get_xlabel()
 
 
+def test_coassociation__of_a_sample_has_the_shares_of_its_labels_though_a_partition_has_none_there():
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random((900, 5)) < 0.5, rng.integers(0, 3, (900, 5)), -1)
+    labels[:, 4] = -1
+    labels[3:5, 4] = 1  # objects that are not sampled
+    labels[:, 3] = 0
+    labels[3, 3] = 1
+    rows = plots.sample_rows(900, 40, 0)
+    assert not {3, 4} & set(rows)
+    ensemble = Ensemble.from_labels(labels)
+    shown = heat_map(plots.coassociation(ensemble, np.arange(900), n_objects=40, random_state=0))
+    pairs = [(labels[i], labels[j]) for i in rows for j in rows if i != j]
+    shares = [((x == y) & (x >= 0)).sum() / ((x >= 0) & (y >= 0)).sum() for x, y in pairs]
+    np.testing.assert_allclose(np.sort(shown[~np.eye(40, dtype=bool)]), np.sort(shares), rtol=1e-6)
+
+
 def test_memberships__sorts_by_cluster_then_confidence_those_of_an_array_and_of_a_store(tmp_path):
     values = some_memberships()
     figure = plots.memberships(values)

@@ -640,7 +640,7 @@ def report(consensus: str, out: str, features: str | None, overwrite: bool, **op
         options["features"] = _selected([features], reading, "columns", "drop")
     page = Report(consensus, **options)
     page.save(out, overwrite=overwrite)
-    result = {"path": out, "cli.facts": page.facts, "warnings": page.warnings, "notes": page.notes}
+    result = {"path": out, "facts": page.facts, "warnings": page.warnings, "notes": page.notes}
     emit(result, "\n".join([out, *page.warnings, *page.notes]))
 
 

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import click
@@ -194,12 +195,17 @@ CHOSEN = ("id", "columns", "drop")
 READING = ("sep", "header", "decimal", "missing", "categorical")
 """Options that say how a table is read, for `bigcons.select`."""
 
+NAMES: dict[str, Any] = {
+    "type": name_list, "multiple": True, "callback": lambda _, __, lists: [*chain(*lists)] if lists else None,
+}  # fmt: skip
+"""What makes an option a list of names, whose further uses add to it."""
+
 SHARED = {
     "id": option("--id", metavar="NAME", help="Column that identifies the objects; it comes back with every "
                  "export.  [default: the names of rows that pandas, R or AnnData keep]"),
-    "columns": option("--columns", type=name_list, metavar="NAME,...",
+    "columns": option("--columns", **NAMES, metavar="NAME,...",
                       help='Columns to use, or a pattern, such as "leiden*".  [default: all but the id]'),
-    "drop": option("--drop", type=name_list, metavar="NAME,...", help="Columns to leave out."),
+    "drop": option("--drop", **NAMES, metavar="NAME,...", help="Columns to leave out."),
     "sep": option("--sep", callback=lambda _, __, value: "\t" if value == "\\t" else value,
                   metavar="CHARACTER", help="What separates the columns of a file of text, such as ';' or "
                   "'\\t', whatever its suffix.  [default: a comma or, in .tsv, a tab]"),
@@ -207,13 +213,13 @@ SHARED = {
                      "has names of columns.  [default: if that is clear]"),
     "decimal": option("--decimal", type=click.Choice([".", ","]),
                       help="What stands before the fractions of numbers in text.  [default: a point]"),
-    "missing": option("--missing", type=name_list, metavar="VALUE,...",
+    "missing": option("--missing", **NAMES, metavar="VALUE,...",
                       help="What is missing: text in addition to the default, numbers, of labels, in place "
                       "of the negative ones; '' counts only empty cells.  "
                       "[default: empty cells, NA and the like, negative labels]"),
-    "categorical": option("--categorical", type=name_list, metavar="NAME,...",
+    "categorical": option("--categorical", **NAMES, metavar="NAME,...",
                           help="Columns whose numbers are categories, such as zip codes."),
-    "n_clusters": option("-k", "--n-clusters", type=Literal(1), metavar="K|auto",
+    "n_clusters": option("-k", "--n-clusters", type=Literal(5), metavar="K|auto",
                          help="Maximum number of clusters. auto: the method chooses it, tree and most others "
                          "from the labels, eac by lifetime. -m supra also takes LOW:HIGH."),
     "method": option("-m", "--method", type=known_method, default="tree",

@@ -141,22 +141,28 @@ def dense(x: Any, *, memory: int | str = "4GB", client: object = None) -> Counts
            [1, 2, 0],
            [0, 0, 1]], dtype=int32)
     """
-    ensemble = as_ensemble(x)
-    n = ensemble.n_objects
+    return dense_of_rows(as_ensemble(x), None, memory, client)
+
+
+def dense_of_rows(
+    ensemble: Ensemble, rows: np.ndarray | None, memory: int | str = "4GB", client: object = None
+) -> Counts:
+    """Return ``(n_agree, n_seen)`` of all pairs of these objects, by default all, as `dense` does."""
+    n = ensemble.n_objects if rows is None else len(rows)
     remedy = "count a sample of the pairs with bigcons.coassociation.sample"
     DataBudget(parse_size(memory)).check(8 * n * n, f"all pairs of {n:,} objects", remedy)
+    labels = ensemble.read(0, n) if rows is None else ensemble.read_rows(rows)
     n_agree, n_seen = np.empty((n, n), np.int32), np.empty((n, n), np.int32)
     blocks = row_blocks(n, TILE_ROWS)
-    tiles = [(rows, columns) for rows in blocks for columns in blocks[rows.index :]]
-    labels = ensemble.read(0, n)
+    tiles = [(block, other) for block in blocks for other in blocks[block.index :]]
 
     def count_tile(tile: tuple[Block, Block]) -> Counts:
         return count_all(*(labels[block.start : block.stop] for block in tile))
 
     with open_engine(client) as engine, progress("count all pairs", len(tiles), "tiles") as listener:
         counts = engine.map(count_tile, tiles)
-        for (rows, columns), (agree, seen) in zip(tiles, counts, strict=True):
-            at_rows, at_columns = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
+        for (block, other), (agree, seen) in zip(tiles, counts, strict=True):
+            at_rows, at_columns = slice(block.start, block.stop), slice(other.start, other.stop)
             for matrix, tile in ((n_agree, agree), (n_seen, seen)):
                 matrix[at_rows, at_columns] = tile
                 matrix[at_columns, at_rows] = tile.T

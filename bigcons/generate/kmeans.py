@@ -542,7 +542,7 @@ def check_memory(data: Features, n_partitions: int, memory: int | float | str, c
         try:
             make_plan(*shape, in_memory=False)
         except MemoryBudgetError:
-            make_plan(*shape, n_gaps, in_memory=False)
+            make_plan(*shape, n_gaps, in_memory=False, remedy="")
 
 
 def map_kept(
@@ -589,6 +589,7 @@ def make_plan(
     n_gaps: int = 0,
     *,
     in_memory: bool,
+    remedy: str = "lower train= (--train)",
 ) -> tuple[int, int]:
     """Return the sets that may be trained, and the rows that may be labeled, at a time.
 
@@ -624,7 +625,7 @@ def make_plan(
     fixed = 24 * read_values + (2 * centers + (1 << 20)) * engine.n_workers + stored_bytes * kept_rows
     block_rows = min(BLOCK_ROWS, data.sparse_rows if data.is_sparse else data.chunk_rows)
     needed = data.held_bytes + max(measuring, held + task, fixed + scheme.segment_rows * row_bytes)
-    budget.check(int(needed), f"generate.{scheme.name}: its processes, samples and blocks", "lower train")
+    budget.check(int(needed), f"generate.{scheme.name}: its processes, samples and blocks", remedy)
     left = budget.n_bytes - data.held_bytes
     while fixed + block_rows * row_bytes > left and block_rows > scheme.segment_rows:
         block_rows //= 2

@@ -501,7 +501,7 @@ class Features:
     def _learn_texts(self, codes: list[ColumnCode], places: list[int]) -> None:
         """Complete the codes of columns of text by a pass over these; refuse text that may be numbers."""
         table = self._table
-        odd: dict[int, str] = {}
+        odd: dict[int, list[str]] = {}
         levels: dict[int, set[str]] = {c: set() for c in places}
         with_gaps: set[int] = set()
         with progress("scan columns", table.n_rows or 0) as listener:
@@ -515,16 +515,19 @@ class Features:
                         with_gaps.add(c)
                     if c not in table.categorical and not pa.types.is_dictionary(column.type):
                         for text in sorted(filter(_LIKE_NUMBER.fullmatch, words))[:1]:
-                            odd[c] = text
+                            odd[c] = [text]
                     if len(levels[c]) <= LEVELS:
                         levels[c] |= words
                 listener.advance(len(column))
         if odd:
-            examples = "; ".join(f"{codes[c].name!r}, such as {text!r}" for c, text in odd.items())
+            for c, found in odd.items():
+                found += [word for word in sorted(levels[c]) if not _LIKE_NUMBER.fullmatch(word)][:1]
+            told = {c: " beside ".join(map(repr, found)) for c, found in odd.items()}
+            examples = "; ".join(f"{codes[c].name!r}, such as {found}" for c, found in told.items())
             raise InvalidInputError(
-                f"{self.where} has text that may be numbers or dates in column {examples}; convert it (or "
-                "pass decimal=',' of bigcons.select, --decimal ,), or name the column in categorical= "
-                "(--categorical), or what is missing in missing= (--missing)."
+                f"{self.where} has text that may be numbers or dates in column {examples}; convert it, "
+                "pass decimal=',' of bigcons.select (--decimal ,), name the column in categorical= "
+                "(--categorical), or name what is missing in missing= (--missing)."
             )
         for c, words in levels.items():
             kind = HASHED if len(words) > LEVELS else CATEGORY if words else NUMBER

@@ -360,11 +360,18 @@ def refuse_no_objects(
 def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndarray) -> None:
     """Warn of columns that may be votes or ids, or are of one cluster, and of rows that may be no objects.
 
+    Fewer than 20 rows of ten times as many columns, or more, may be partitions.
     Negative numbers may be votes if partitions with missing labels have one number besides. Ids differ in
     each of 200 objects or more; they are none if all columns are so. The first or the last row of text may be
     types, units or totals if it has labels of its own in all partitions: ``codes`` (rows, M) of the first
     rows tell.
     """
+    if n_objects < 20 and len(encodings) >= 10 * n_objects:
+        warn_user(
+            f"{n_objects} objects have labels in {len(encodings):,} partitions; transpose the table if its "
+            "rows are partitions.",
+            SuspiciousLabelsWarning,
+        )
     gaps = [e for e in encodings if e.n_labeled < n_objects and e.rule == DEFAULT_RULE]
     votes = [e for e in gaps if e.values.dtype != object]
     if votes and all(len(encoding.values) == 1 for encoding in gaps):

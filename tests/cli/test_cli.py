@@ -335,8 +335,9 @@ def test_demo__shows_both_methods_and_finds_its_results_again(run, ran):
     assert all(f"\n{step['step']} " in text for step in result["steps"][1:])
     assert Path("bigcons-demo/ensemble.zarr/zarr.json").stat().st_mtime_ns == made
     for line in text.partition("for example:\n")[2].splitlines():
-        done = run(line.removeprefix("  bigcons "))
-        assert done.exit_code == 0, done.output
+        done = run(f"{line.removeprefix('  bigcons ')} --json")
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert all(re.fullmatch("[a-z_]+", name) for name in json.loads(done.stdout))
 
 
 def test_sample_data__runs_as_it_suggests(run):
@@ -350,6 +351,22 @@ def test_sample_data__runs_as_it_suggests(run):
         assert done.exit_code == 0, done.output
     assert Path("out-labels.csv").read_text().startswith('id,label\n"object-000",')
     assert Path("out.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "n_partitions", "missing_share"),
+    [
+        ("--drop a --drop b,c", 1, 0.0),
+        ("--columns a --columns d --columns b", 3, 0.0),
+        ("--missing 1 --missing 0,1", 4, 2 / 3),
+        ("--missing 1 --missing=", 4, 1 / 3),
+    ],
+)
+def test_lists_of_names__add_up_where_an_option_is_repeated(ran, options, n_partitions, missing_share):
+    labels = np.tile(np.arange(6)[:, None] % 3, 4)
+    pd.DataFrame(labels, columns=list("abcd")).to_csv("t.csv", index=False)
+    made = ran(f"import t.csv -o e.zarr {options}")
+    assert (made["n_partitions"], made["missing_share"]) == (n_partitions, pytest.approx(missing_share))
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,16 @@ def test_run__refuses_a_budget_that_is_too_small_for_the_method_before_it_genera
     assert names() == ["features.npy", "separate.npy"]
 
 
+@pytest.mark.parametrize(("memory", "helps"), [("310MB", False), ("400MB", True)])  # processes take 370
+def test_run_and_generate__name_in_a_refusal_of_a_budget_only_options_that_they_have_and_that_help(
+    run, memory, helps
+):
+    np.save("long.npy", np.random.default_rng(0).normal(size=(90_000, 30)))
+    assert run(f"run long.npy -o out -k 3 --memory {memory}").stderr.endswith(" MB.\n")
+    told = run(f"generate long.npy -o out.zarr --memory {memory}").stderr
+    assert told.endswith("MB, or lower --train.\n" if helps else " MB.\n")
+
+
 @pytest.mark.parametrize("method", ["tree", "pcc"])
 @pytest.mark.parametrize("k", ["3", "auto"])
 def test_run__states_one_budget_that_is_enough_for_all_of_it(run, method, k):

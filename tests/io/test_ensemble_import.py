@@ -17,6 +17,7 @@ from bigcons.errors import (
     MemoryBudgetError,
     StoreExistsError,
     StoreNotFoundError,
+    SuspiciousLabelsWarning,
 )
 from bigcons.io.labels import encode_labels, scan_labels
 from bigcons.io.sources import Source, open_source, sliced
@@ -196,3 +197,16 @@ def test_import_labels__copies_another_ensemble(tmp_path, frame):
     assert copy.chunk_rows == 100
     assert copy.names == ensemble.names
     assert values_of(copy) == values_of(ensemble) == values_of(Ensemble.from_labels(tmp_path / "e"))
+
+
+@pytest.mark.parametrize(("n_objects", "n_partitions"), [(5, 600), (19, 190)])
+def test_labels__of_few_objects_in_very_many_partitions_are_warned_of(n_objects, n_partitions, tmp_path):
+    labels = np.random.default_rng(0).integers(0, 2, (n_objects, n_partitions))
+    names = [f"p{number}" for number in range(n_partitions)]
+    pd.DataFrame(labels, columns=names).to_csv(tmp_path / "t.csv", index=False)
+    told = f"{n_objects} objects have labels in {n_partitions} partitions; transpose the table"
+    for table in (labels, pd.DataFrame(labels, columns=names), tmp_path / "t.csv"):
+        with pytest.warns(SuspiciousLabelsWarning, match=told):
+            Ensemble.from_labels(table)
+    Ensemble.from_labels(labels[:, : 10 * n_objects - 1])
+    Ensemble.from_labels(np.random.default_rng(0).integers(0, 4, (40, 4000)))  # few samples, many resamplings
