@@ -5,7 +5,9 @@ import signal
 
 def main() -> None:
     """Run the command line; an interrupt before it is imported ends the process without a traceback."""
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # a process in the background ignores interrupts
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from bigcons.cli import main as command
 
     signal.signal(signal.SIGINT, before)
