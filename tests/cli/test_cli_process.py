@@ -56,10 +56,8 @@ def test_run__stops_at_a_signal_and_says_so(start, tmp_path, number, status):
 @pytest.mark.skipif(sys.platform == "win32", reason="no POSIX signals")
 def test_interrupt__that_a_process_ignores_is_ignored_while_it_imports(tmp_path):
     (tmp_path / "click.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(600)\n")
-    ignoring = (
-        "import runpy, signal; signal.signal(signal.SIGINT, signal.SIG_IGN); runpy.run_module('bigcons', "
-    )
-    command = [sys.executable, "-c", f"{ignoring}run_name='__main__')"]
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    command = [sys.executable, "-c", f"{ignoring}; from bigcons.__main__ import main; main()"]
     child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "importing\n"
     child.send_signal(signal.SIGINT)
