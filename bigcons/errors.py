@@ -242,7 +242,7 @@ class SuspiciousLabelsWarning(UserWarning):
 
 
 class SuspiciousFeaturesWarning(UserWarning):
-    """Numbers of features may be dates, or stand for missing values; new rows have text that is unknown."""
+    """A number may stand for missing values; new rows are unlike the first, or have text that is unknown."""
 
 
 _OTHER_NAMES = {"k": "n_clusters", "n_jobs": "client", "seed": "random_state"}

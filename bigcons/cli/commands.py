@@ -228,10 +228,10 @@ def run(
     solve_seconds = None if is_there else time.perf_counter() - generated
     followed: list[str] = []
     if not data.is_sparse:  # else of very many columns, none of which stands out
-        chosen, solved = _selected(features, reading, *CHOSEN), bc.Consensus.open(consensus_path)
-        left = max(parse_size(options["memory"]) - PROCESS_BYTES, 1000)
+        left = max(parse_size(options["memory"]) - PROCESS_BYTES - data.held_bytes, 1000)
         with suppress(MemoryBudgetError):  # not even a few rows fit
-            profiles = bc.metrics.cluster_profiles(chosen, solved, memory=left)
+            solved = bc.Consensus.open(consensus_path)
+            profiles = bc.metrics.cluster_profiles(data.table, solved, memory=left)
             followed = profiles.followed
             if followed:
                 click.echo(profiles.followed_in_words(), err=True)

@@ -624,7 +624,8 @@ def make_plan(
     kept_rows = data.n_objects if in_memory else 4 * default_chunk_rows(data.n_objects, scheme.n_partitions)
     fixed = 24 * read_values + (2 * centers + (1 << 20)) * engine.n_workers + stored_bytes * kept_rows
     block_rows = min(BLOCK_ROWS, data.sparse_rows if data.is_sparse else data.chunk_rows)
-    needed = data.held_bytes + max(measuring, held + task, fixed + scheme.segment_rows * row_bytes)
+    ids = 0 if data.ids is None else data.ids.held_bytes  # twice while they are read
+    needed = data.held_bytes + max(measuring, held + task, fixed + scheme.segment_rows * row_bytes, ids)
     budget.check(int(needed), f"generate.{scheme.name}: its processes, samples and blocks", remedy)
     left = budget.n_bytes - data.held_bytes
     while fixed + block_rows * row_bytes > left and block_rows > scheme.segment_rows:

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bigcons.errors import InvalidInputError, first_line, shown
+from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, first_line, shown, warn_user
 from bigcons.io.columns import MISSING_WORDS, Column, Columns, Ids, given_for, loose_number, select
 from bigcons.io.labels import rechunk
 from bigcons.io.sources import IN_MEMORY, Rows, Source, open_source, origin, provenance_of_files
@@ -405,6 +405,20 @@ def encoded_features(source: object, encoding: FeatureEncoding, id: Column | Non
     return Features(encoding.table_of(source, id), encoding=encoding)
 
 
+def _code_of_missing(numbers: np.ndarray) -> float | None:
+    """Return the lowest or highest number if it may stand for a missing value, else None.
+
+    It is negative where no other is, or nines; repeated; and more than half the range away from the others,
+    of which there are three or more.
+    """
+    values = np.unique(numbers)
+    for end, next_one in (values[:2], values[:-3:-1]) if len(values) > 3 else ():
+        is_code = end < 0 <= next_one or set(f"{abs(end):.0f}") == {"9"}
+        if is_code and 2 * abs(end - next_one) > values[-1] - values[0] and (numbers == end).sum() > 1:
+            return float(end)
+    return None
+
+
 class Features:
     """A feature matrix ``(n_objects, n_features)`` read by rows; created by `open_features`.
 
@@ -425,7 +439,7 @@ class Features:
     row_values
         About how many numbers a row takes in memory: of sparse rows, twice those that are stored.
     held_bytes
-        About how much the source decodes at a time, in addition to the block.
+        About how much the source decodes at a time, in addition to the block, and its ids in memory.
     where
         Name of the source in messages: its path, or "features".
     ids
@@ -443,7 +457,7 @@ class Features:
         options: Mapping[str, str] | None = None,
         encoding: FeatureEncoding | None = None,
     ) -> None:
-        self._table = table
+        self.table = table
         self.options: dict[str, str] = dict(options or {})
         self.version: str | None = None
         self.where: str = table.where
@@ -451,8 +465,8 @@ class Features:
         self.is_sparse: bool = table.is_sparse
         if encoding is None:
             codes = self._codes()
-            if table.dtype is None and "columns" not in self.options:
-                self._refuse_ids(codes)
+            if table.dtype is None:
+                self._check_head(codes)
             id_name = None if table.ids is None or table.ids.facts.is_index else table.ids.facts.name
             encoding = FeatureEncoding(tuple(codes), table.names is not None, None, id_name)
         if table.n_rows is None:
@@ -469,13 +483,13 @@ class Features:
             self.row_values = min(self.n_features, 1 + int(2 * table.row_bytes / 8))
         self.chunk_rows: int = 1 << max(VALUES_TOGETHER // self.n_features, 1).bit_length() - 1
         self.sparse_rows: int = min(1 << max(VALUES_TOGETHER // self.row_values, 1).bit_length() - 1, 1 << 12)
-        self.held_bytes: int = table.held_bytes
+        self.held_bytes: int = table.held_bytes + (0 if table.ids is None else table.ids.held_bytes)
         exact = table.dtype is not None and np.can_cast(table.dtype, np.float32)
         self.dtype: np.dtype = np.dtype(np.float32 if exact else np.float64)
 
     def _codes(self) -> list[ColumnCode]:
         """Return what the columns become, those of text after a pass over them."""
-        table, codes, refused = self._table, [], []
+        table, codes, refused = self.table, [], []
         names = table.names or [f"f{c}" for c in range(table.n_columns)]
         types: Sequence[Any] = table.column_types() or [table.dtype] * len(names)
         for c, (name, column_type) in enumerate(zip(names, types, strict=True)):
@@ -500,7 +514,7 @@ class Features:
 
     def _learn_texts(self, codes: list[ColumnCode], places: list[int]) -> None:
         """Complete the codes of columns of text by a pass over these; refuse text that may be numbers."""
-        table = self._table
+        table = self.table
         odd: dict[int, list[str]] = {}
         levels: dict[int, set[str]] = {c: set() for c in places}
         with_gaps: set[int] = set()
@@ -534,27 +548,41 @@ class Features:
             kept = tuple(sorted(words)) if kind == CATEGORY else ()
             codes[c] = codes[c]._replace(kind=kind, levels=kept, may_miss=bool(words) and c in with_gaps)
 
-    def _refuse_ids(self, codes: Sequence[ColumnCode]) -> None:
-        """Raise InvalidInputError for columns with a different whole number or text in each of many rows."""
-        like_ids = []
+    def _check_head(self, codes: Sequence[ColumnCode]) -> None:
+        """Refuse columns with a different whole number or text in each of many rows, unless they were chosen.
+
+        Warns of numbers that may stand for missing values, before there is any work.
+        """
+        like_ids: list[str] = []
+        missing: dict[str, float] = {}
         rows = min(max(VALUES_TOGETHER // (8 * len(codes)), 1024), BLOCK_ROWS)
-        batch: Rows = next(iter(self._table.batches(rows)), [])
+        batch: Rows = next(iter(self.table.batches(rows)), [])
         for c, column in enumerate(batch):
-            if len(column) < 200 or c in self._table.categorical or codes[c].kind == DATE:
+            if len(column) < 200 or c in self.table.categorical or codes[c].kind == DATE:
                 continue
             values = as_arrow(column, codes[c].name, self.where)
             if codes[c].kind == NUMBER:
                 numbers = numbers_of(values, codes[c], self.where)
+                if (number := _code_of_missing(numbers[np.isfinite(numbers)])) is not None:
+                    missing[codes[c].name] = number
                 if not ((np.rint(numbers) == numbers) & np.isfinite(numbers)).all():
                     continue
             if values.null_count == 0 and len(values.unique()) == len(values):
                 like_ids.append(codes[c].name)
-        if like_ids:
+        if like_ids and "columns" not in self.options:
             name = like_ids[0]
             raise InvalidInputError(
                 f"{self.where} has another whole number or text in every row of column {shown(like_ids)}; "
                 f"pass id={name!r} (--id {name}), leave it out by drop= (--drop), or name all features in "
                 "columns= (--columns)."
+            )
+        if missing:
+            odd = ", ".join(dict.fromkeys(f"{number:.15g}" for number in missing.values()))
+            warn_user(
+                f"{self.where} has {odd} far from all other values of column {shown(list(missing))}, which "
+                "then hardly count, and its rows may become a cluster; if it stands for a missing value, "
+                f"pass missing=[{odd}] of bigcons.select (--missing {odd.replace(' ', '')}).",
+                SuspiciousFeaturesWarning,
             )
 
     def __repr__(self) -> str:
@@ -590,7 +618,7 @@ class Features:
         if self.is_sparse:
             yield from ((block, values.toarray()) for block, values in self._sparse_blocks(blocks))
             return
-        batches = self._table.batches(self.chunk_rows, blocks[0].start, blocks[-1].stop)
+        batches = self.table.batches(self.chunk_rows, blocks[0].start, blocks[-1].stop)
         numbers = map(partial(self.encoding.numbers, dtype=self.dtype, where=self.where), batches)
         for block, values in zip(blocks, rechunk(numbers, max(blocks[0].n_rows, 1)), strict=False):
             refused = np.isinf(values) if gaps else ~np.isfinite(values)
@@ -602,7 +630,7 @@ class Features:
     def _sparse_blocks(self, blocks: list[Block]) -> Iterator[tuple[Block, Any]]:
         """Yield blocks in compressed sparse rows, of which no value may be missing."""
         for block in blocks:
-            for rows in self._table.batches(block.n_rows, block.start, block.stop):
+            for rows in self.table.batches(block.n_rows, block.start, block.stop):
                 if not (finite := np.isfinite(rows.data)).all():
                     at = int(finite.argmin())
                     row = int(np.searchsorted(rows.indptr, at, side="right")) - 1

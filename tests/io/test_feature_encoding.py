@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bigcons as bc
-from bigcons.errors import UnknownColumnError
+from bigcons.errors import SuspiciousFeaturesWarning, UnknownColumnError
 from bigcons.generate import FeatureEncoding
 from bigcons.generate.training import measure
 from bigcons.io.features import open_features
@@ -199,6 +199,37 @@ def test_features__refuse_a_column_of_different_whole_numbers_unless_it_is_chose
         assert made.id_name == choice.get("id")
     few = table.slice(0, 50)
     assert bc.generate.kmeans(few, n_partitions=2, n_clusters=2).provenance["columns"] == ["no", "x"]
+
+
+@pytest.mark.parametrize(
+    ("code", "others", "named"),
+    [
+        (-999.0, (0, 100), "-999"),
+        (-1.0, (0.0, 0.5), "-1"),
+        (-99999999.0, (-50, 50), "-99999999"),
+        (999.0, (18, 90), "999"),
+        (-1.0, (0, 100), None),  # not far from the others
+        (-10.0, (-8, 8), None),  # nor alone in being negative
+        (1000.0, (0, 100), None),
+    ],
+)
+def test_features__warn_of_a_number_that_may_stand_for_missing_values_before_any_work(code, others, named):
+    values = np.random.default_rng(0).uniform(*others, size=400)
+    values[::9] = code
+    table = pa.table({"score": values, "x": values[::-1] % 7})
+    if named is None:
+        open_features(table)  # warnings are errors
+        return
+    with pytest.warns(SuspiciousFeaturesWarning, match=rf"{named} far .* 'score', .*\(--missing {named}\)"):
+        open_features(table)
+    open_features(bc.select(table, missing=float(named)))
+
+
+def test_features__do_not_warn_of_a_number_that_is_there_once_or_of_columns_of_few_numbers():
+    rng = np.random.default_rng(0)
+    once, few = rng.uniform(size=400), rng.choice([-9, 1, 2, 3], size=400)
+    once[5] = -999
+    open_features(pa.table({"once": once, "few": np.where(few == 3, 2, few)}))
 
 
 def test_transform__refuses_columns_that_are_missing_or_of_another_kind():

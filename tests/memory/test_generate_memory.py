@@ -34,6 +34,22 @@ except MemoryBudgetError as refusal:
 ensemble = make(needed)
 print(json.dumps({"peak": peak(), "needed": needed, "n_objects": ensemble.n_objects}))
 """
+RUN = """
+from bigcons import generate
+from bigcons.cli import main
+from bigcons.errors import MemoryBudgetError
+
+path = options["features"]
+try:
+    generate.mixed(path, id="id", memory=1000)
+except MemoryBudgetError as refusal:
+    needed = refusal.needed
+command = ["run", path, "--id", "id", "-k", "3", "-o", options["out"], "--memory", str(needed)]
+try:
+    main(command)
+except SystemExit as ended:
+    print(json.dumps({"peak": peak(), "needed": needed, "status": ended.code}))
+"""
 READ = """
 from bigcons.io.features import open_features
 
@@ -78,6 +94,17 @@ def test_generate__keeps_the_promise_of_the_smallest_budget(features, tmp_path, 
     assert result["n_objects"] == N_OBJECTS
     assert result["peak"] <= result["needed"]
     assert result["peak"] + 4 * N_OBJECTS * N_FEATURES > result["needed"], "a run that held all would pass"
+
+
+def test_run__keeps_the_promise_of_the_smallest_budget_with_the_ids_in_memory(tmp_path):
+    n_objects = 4_000_000
+    ids = pa.array(np.char.mod("customer-%012d", np.arange(n_objects)))  # 116 MB
+    numbers = np.random.default_rng(0).normal(size=(2, n_objects)).astype(np.float32)
+    parquet.write_table(pa.table({"id": ids, "x": numbers[0], "y": numbers[1]}), tmp_path / "x.parquet")
+    del ids, numbers
+    result = run(RUN, from_nothing=True, features=str(tmp_path / "x.parquet"), out=str(tmp_path / "out"))
+    assert result["status"] == 0
+    assert result["peak"] <= result["needed"]
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet", "csv", "zarr"])
