@@ -33,9 +33,9 @@ from bigcons.memory import PROCESS_BYTES, check_all, parse_size
 @command(
     option("--size", type=click.IntRange(min=100), default=120_000, help="Objects."),
     option("-o", "--out", default="bigcons-demo", metavar="FOLDER", help="Folder for the results."),
-    "random_state",
+    *("random_state", "overwrite"),
 )
-def demo(size: int, out: str, random_state: int) -> None:
+def demo(size: int, out: str, random_state: int, overwrite: bool) -> None:
     """Solve simulated data of the shape of the PCC paper's large experiment.
 
     This is the one of Lourenço et al. 2015: 100 k-means partitions of random halves of 120,000 objects of
@@ -46,12 +46,13 @@ def demo(size: int, out: str, random_state: int) -> None:
     folder = Path(out)
     features, truth = bc.datasets.planted_features(size, random_state=random_state)
     ensemble, solved, began = folder / "ensemble.zarr", folder / "consensus.zarr", time.perf_counter()
-    bc.generate.kmeans(features, n_clusters=(2, 10), sample=0.5, out=ensemble, random_state=random_state)
+    making: dict[str, Any] = {"out": ensemble, "overwrite": overwrite, "random_state": random_state}
+    bc.generate.kmeans(features, n_clusters=(2, 10), sample=0.5, **making)
     steps: list[dict[str, Any]] = []
     generated = {"step": "100 partitions", "seconds": time.perf_counter() - began}
     for method, output in ((bc.PCC, None), (bc.ConsensusTree, solved)):
         began = time.perf_counter()
-        model = method(3, random_state=random_state).fit(ensemble, out=output)
+        model = method(3, random_state=random_state).fit(ensemble, out=output, overwrite=overwrite)
         steps.append({
             "step": method.__name__,
             "seconds": time.perf_counter() - began,
@@ -234,7 +235,8 @@ def run(
             profiles = bc.metrics.cluster_profiles(data.table, solved, memory=left)
             followed = profiles.followed
             if followed:
-                click.echo(profiles.followed_in_words(), err=True)
+                flags = click.get_current_context().meta[cli.OPTIONS]
+                click.echo(cli.with_options(profiles.followed_in_words(), flags), err=True)
     result = {
         "ensemble": {
             "path": ensemble_path,

@@ -95,7 +95,7 @@ def facts(items: Mapping[str, Any], *, indent: int = 0) -> str:
     """Lay out names and values in two columns; nested mappings are indented under their name."""
     width, lines = max(map(len, items), default=0), []
     for name, value in items.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             lines += [name, *facts(value, indent=2).splitlines()]
         else:
             lines.append(f"{name.ljust(width)}  {cell(value, name)}")
@@ -104,8 +104,10 @@ def facts(items: Mapping[str, Any], *, indent: int = 0) -> str:
 
 def cell(value: Any, name: str = "") -> str:
     """Return a value for people: thousands are separated, except in checksums and seeds."""
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "-"}[value]
+    if value is None or value == {}:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, int):
         return str(value) if name.endswith(("checksum", "random_state", "seed")) else f"{value:,}"
     if isinstance(value, float):
@@ -304,7 +306,10 @@ def parse_further(
     inner = click.Command(outer.info_name, params=[argument, *options], add_help_option=False)
     try:
         ctx = inner.make_context(outer.info_name, list(words), parent=outer)
-    except click.NoSuchOption as error:
+    except click.UsageError as error:
+        error.ctx = outer
+        if not isinstance(error, click.NoSuchOption):
+            raise
         flags = [flag for other in (*options, *outer.command.params) for flag in other.opts]
         takes = ", ".join(option.opts[0] for option in options) or "no options of its own"
         raise click.UsageError(

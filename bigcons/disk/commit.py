@@ -114,7 +114,9 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
         head = content["attributes"]["bigcons"]
     except (FileNotFoundError, NotADirectoryError, LookupError, TypeError):
         what = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
-        raise errors.StoreNotFoundError(f"{place} {what}; check the path.", path=place) from None
+        made = [f"{place / name}" for name in ("consensus.zarr", "ensemble.zarr") if is_store(place / name)]
+        remedy = f"pass {' or '.join(made)}" if made else "check the path"  # in the output of bigcons run
+        raise errors.StoreNotFoundError(f"{place} {what}; {remedy}.", path=place) from None
     try:
         checksum = head.pop("checksum")
         is_whole = checksum == _checksum(content)

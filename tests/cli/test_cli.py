@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import bigcons
 from bigcons import Consensus, Ensemble, PairTable, ProgressBar
 from bigcons.cli import main
-from bigcons.cli.options import COMMANDS, with_options
+from bigcons.cli.options import COMMANDS, facts, with_options
 from bigcons.disk import commit
 from bigcons.errors import ConsensusWarning, warn_user
 from bigcons.progress import progress as step
@@ -162,6 +162,9 @@ def test_solve__refuses_unknown_methods_and_foreign_options(ensemble, run, ran):
         result = run(f"solve {ensemble} -m ipc -k 3 -o c.zarr {options}")
         assert result.exit_code == 2
         assert complaint in " ".join(result.stderr.split())
+    usage = "Usage: main solve [OPTIONS] ENSEMBLE [METHOD OPTIONS]\n"
+    for options in ("", f"{ensemble} another.zarr", f"{ensemble} -m ipc --n-init many"):
+        assert run(f"solve -k 3 -o c.zarr {options}").stderr.startswith(usage)
     for line in (f"solve {ensemble} -m ipc -o c.zarr", "run nowhere.csv -o out"):
         assert run(line).exit_code in (1, 2)
     ran(f"solve --init=dirichlet --no-background -m mixture -k 3 --n-init 3 {ensemble} -o c.zarr")
@@ -290,6 +293,9 @@ def test_info_and_verify__know_every_kind(consensus, run, ran, kind):
     assert_fails_in_one_line(run(f"verify {kind}.zarr"), f"{kind}.zarr")
     for command in ("info", "verify"):
         assert_fails_in_one_line(run(f"{command} labels.csv"), "labels.csv is not a bigcons store")
+        folder = Path.cwd()
+        meant = f"pass {folder}/consensus.zarr or {folder}/ensemble.zarr."
+        assert_fails_in_one_line(run(f"{command} ."), meant)
 
 
 def test_pairs__are_imported(ensemble, run, ran):
@@ -334,6 +340,9 @@ def test_demo__shows_both_methods_and_finds_its_results_again(run, ran):
     text = run("demo --size 500").stdout
     assert all(f"\n{step['step']} " in text for step in result["steps"][1:])
     assert Path("bigcons-demo/ensemble.zarr/zarr.json").stat().st_mtime_ns == made
+    assert_fails_in_one_line(run("demo --size 400"), "pass --overwrite")
+    assert ran("demo --size 400 --overwrite")["n_objects"] == 400
+    assert Consensus.open("bigcons-demo/consensus.zarr").n_objects == 400
     for line in text.partition("for example:\n")[2].splitlines():
         done = run(f"{line.removeprefix('  bigcons ')} --json")
         assert (done.exit_code, done.stderr) == (0, "")
@@ -351,6 +360,11 @@ def test_sample_data__runs_as_it_suggests(run):
         assert done.exit_code == 0, done.output
     assert Path("out-labels.csv").read_text().startswith('id,label\n"object-000",')
     assert Path("out.html").exists()
+
+
+def test_facts__have_a_dash_where_there_is_nothing():
+    shown = facts({"nothing": {}, "some": {"one": 1, "none": None}, "yes": True})
+    assert shown.splitlines() == ["nothing  -", "some", "  one   1", "  none  -", "yes      yes"]
 
 
 @pytest.mark.parametrize(
