@@ -400,14 +400,14 @@ def scatter(
 
         clusters = np.unique(labels)
         ink = axes.xaxis.label.get_color()
-        of_clusters = to_rgba_array([color_of(k, ink) for k in clusters.tolist()])
-        colors = of_clusters[np.searchsorted(clusters, labels)]
+        of_each = [color_of(k, ink) for k in clusters.tolist()]
+        colors = to_rgba_array(of_each)[np.searchsorted(clusters, labels)]
         colors[:, 3] *= alpha
         size = max(2.0, min(16.0, 20_000 / len(rows)))
         axes.scatter(points[:, 0], points[:, 1], s=size, linewidths=0, c=colors, rasterized=True)
         for k, (x, y) in _number_places(points, labels).items():
-            edge = color_of(k, ink)
-            box = {"facecolor": axes.get_facecolor(), "edgecolor": edge, "boxstyle": "round,pad=0.12"}
+            face, edge = axes.get_facecolor(), color_of(k, ink)
+            box = {"facecolor": face, "edgecolor": edge, "boxstyle": "round,pad=0.12"}
             axes.text(
                 x, y, str(k), ha="center", va="center", fontsize=8 if len(clusters) <= 25 else 6, bbox=box
             )
@@ -717,8 +717,7 @@ def cluster_graph(
         for a, b in pairs:
             bend = 0.12 if a < b else 0.36
             labels.append(_draw_arrow(axes, nodes[a], nodes[b], overlap[a, b], bend, labels))
-            (x, y), share = labels[-1], overlap[a, b]
-            weight = f"{share:.2f}" if share >= 0.01 else f"{share:.1g}"
+            (x, y), weight = labels[-1], f"{overlap[a, b]:{'.2f' if overlap[a, b] >= 0.01 else '.1g'}}"
             text = axes.text(x, y, weight, fontsize=0.78 * fontsize, ha="center", va="center", zorder=5)
             text.set_bbox({"facecolor": axes.get_facecolor(), "edgecolor": "none", "pad": 0.6})
         n_full = int(np.count_nonzero(sizes))

@@ -38,11 +38,21 @@ def test_pages__python_lines_run(page, tmp_path, monkeypatch):
 def test_tasks__every_recipe_does_what_its_page_says(tmp_path, monkeypatch):
     pytest.importorskip("igraph")
     monkeypatch.chdir(tmp_path)
-    cells, noise, draws, segments, numbers = blocks_of(DOCS / "tasks.md")
+    cells, domains, cytometry, noise, draws, segments, numbers = blocks_of(DOCS / "tasks.md")
     names, agreement = {}, bigcons.metrics.adjusted_rand
     exec(compile(cells, "tasks", "exec"), names)
     assert agreement(names["types"], names["obs"]["consensus"].astype(int)) > 0.9  # in the order of the cells
     assert names["tree"].labels(3).shape == names["obs"].shape[:1]
+    exec(compile(domains, "tasks", "exec"), names)
+    layers, doubt = names["layers"], names["doubt"]
+    assert names["model"].n_clusters_ == 4
+    assert agreement(layers.ravel(), names["model"].labels_) > 0.9
+    is_border = np.diff(layers, axis=0, append=layers[-1:]).ravel() != 0
+    assert doubt[is_border].mean() > 2 * doubt[~is_border].mean()
+    exec(compile(cytometry, "tasks", "exec"), names)
+    kinds, found = names["kinds"], names["model"].labels_
+    assert agreement(kinds, found) > 0.99
+    assert agreement(kinds == 7, found == np.bincount(found[kinds == 7]).argmax()) > 0.9  # 30 of 6,000 cells
     with pytest.warns(UnlabeledObjectsWarning):
         exec(compile(noise, "tasks", "exec"), names)
     kept = names["labels"] >= 0

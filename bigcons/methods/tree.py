@@ -22,7 +22,7 @@ from bigcons.run.engine import Engine, fold, one_thread
 from bigcons.run.passes import Run, Stats
 from bigcons.run.results import Found, Output, Results, by_size
 from bigcons.run.survey import MemoryPlan, Survey, block_label_bytes, take_survey, warn_of_dissent
-from bigcons.store.clusters import LEAST_OBJECTS, TRUST_ROW, least_objects
+from bigcons.store.clusters import LEAST_OBJECTS, TRUST_ROW, ClusterTree, least_objects
 from bigcons.store.ensemble import Ensemble
 from bigcons.trust import groups as grouping
 from bigcons.trust.confidence import TrustSums, can_weigh
@@ -266,7 +266,8 @@ class ConsensusTree(ConsensusClusterer):
                 in_sample = np.maximum(np.bincount(clusters, minlength=K + 1), 1)
                 times = np.append(0.0, np.exp(placement.prior)) / in_sample
                 of_leaf = np.bincount(self._search.groups.groups + 1, times[clusters])[1:]
-                self.tree_ = replace(self.tree_, objects=of_leaf * self.tree_.objects.sum() / of_leaf.sum())
+                objects = of_leaf * (self.tree_.objects.sum() / of_leaf.sum())
+                self.tree_: ClusterTree = replace(self.tree_, objects=objects)
             self._publish_placed(run, placement, at.state["divisions"], survey, out)
         if self.n_clusters_ < K:
             warn_user(
