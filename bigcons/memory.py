@@ -100,6 +100,16 @@ class DataBudget(NamedTuple):
             raise MemoryBudgetError(words, needed=total, budget=budget)
 
 
+def beside_processes(memory: str | float | None, taken: int) -> DataBudget:
+    """Return what ``memory`` leaves for data beside ``taken`` bytes of processes; 4 GB if it is None.
+
+    It is negative if the processes take more.
+    """
+    if memory is None:
+        return DataBudget(DEFAULT_DATA_BYTES, taken)
+    return DataBudget(parse_size(memory) - taken, taken)
+
+
 def check_all(checks: Iterable[Callable[[], Any]]) -> None:
     """Make all checks, and raise the MemoryBudgetError that needs most memory, if there is any."""
     refusals = []
@@ -151,14 +161,18 @@ def enough_for(n_bytes: float) -> str:
     return format_size(math.ceil(n_bytes / 10**digits) * 10**digits)
 
 
-def rows_within(budget: int, bytes_per_row: float, *, fixed: int = 0, at_least: int = 1, what: str) -> int:
+def rows_within(
+    budget: int | DataBudget, bytes_per_row: float, *, fixed: int = 0, at_least: int = 1, what: str
+) -> int:
     """Return how many rows of ``bytes_per_row`` fit into ``budget`` besides ``fixed`` bytes.
 
     Raises MemoryBudgetError if fewer than ``at_least`` rows fit; ``what`` names them in its message.
     """
-    rows = int((budget - fixed) // max(bytes_per_row, 1e-9))
+    n_bytes, processes = budget if isinstance(budget, DataBudget) else (budget, 0)
+    rows = int((n_bytes - fixed) // max(bytes_per_row, 1e-9))
     if rows < at_least:
-        needed = fixed + int(at_least * bytes_per_row)
+        needed, budget = fixed + int(at_least * bytes_per_row) + processes, n_bytes + processes
+        what += " besides the process" if processes else ""
         raise MemoryBudgetError(
             f"memory={format_size(budget)} cannot hold {what}, which needs at least {format_size(needed)}; "
             f"raise the budget to {enough_for(needed)} or more.",

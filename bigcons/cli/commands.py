@@ -277,8 +277,7 @@ def run(
            "columns i, j, n_agree and n_seen."),
     option("--n-objects", type=click.IntRange(min=1), help="Number of objects in --pairs.  [default: as a "
            ".parquet of bigcons states, else the largest in a pair, plus 1]"),
-    option("--memory", default="2GB", metavar="SIZE", help="Memory for data, besides .3 GB of the process."),
-    "overwrite",
+    *("memory", "overwrite"),
 )  # fmt: skip
 def import_(
     tables: tuple[str, ...],

@@ -13,10 +13,10 @@ from bigcons.errors import InvalidInputError
 from bigcons.generate.training import check_range, fitted_kmeans, measure, quiet_scikit_learn
 from bigcons.io.features import open_features
 from bigcons.io.sources import columns_source
-from bigcons.memory import PROCESS_BYTES
+from bigcons.memory import PROCESS_BYTES, beside_processes
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress
-from bigcons.run.engine import beside_processes, one_thread
+from bigcons.run.engine import one_thread
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.store.ensemble import Ensemble, ensemble_of
 from bigcons.validation import check_choice, check_flag

@@ -29,8 +29,8 @@ from bigcons.io.columns import Column, Columns
 from bigcons.io.features import CATEGORY, HASHED, Features, open_features
 from bigcons.io.labels import default_chunk_rows, label_dtype
 from bigcons.io.sources import refuse_inputs
-from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget
-from bigcons.run.engine import Engine, beside_processes, open_engine
+from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget, beside_processes
+from bigcons.run.engine import Engine, open_engine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
 from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed

@@ -252,12 +252,12 @@ def scan_labels(
     *,
     known: Sequence[np.ndarray | None] | None = None,
     rows: int = BLOCK_ROWS,
-    values_budget: int | None = None,
+    budget: DataBudget | None = None,
 ) -> tuple[int, list[Encoding]]:
     """Read ``source`` once; return its rows and the encodings of its partitions, new values after ``known``.
 
     Raises InvalidInputError for an empty matrix, invalid labels and partitions without labels, and
-    MemoryBudgetError if the distinct labels take more than ``values_budget`` bytes.
+    MemoryBudgetError if the distinct labels take more than a quarter of ``budget``.
     """
     both = zip(names, known or [None] * source.n_columns, strict=True)
     encodings = [Encoding(name, values, source.rule, is_text=source.is_text) for name, values in both]
@@ -269,8 +269,8 @@ def scan_labels(
         n_objects += len(columns[0]) if columns else 0
         del block, columns  # before the source makes the next ones
         needed = sum(encoding.n_bytes() for encoding in encodings)
-        if values_budget is not None:  # of which blocks need three times as much
-            DataBudget(4 * values_budget).check(4 * needed, "the distinct labels", "leave out columns")
+        if budget is not None:  # of which blocks need three times as much
+            budget.check(4 * needed, "the process and the distinct labels", "leave out columns")
     if not n_objects or not source.n_columns:
         raise InvalidInputError(
             f"{source.where} is empty, shape ({n_objects}, {source.n_columns}); give at least one label."
@@ -453,7 +453,7 @@ def default_chunk_rows(n_objects: int, n_columns: int) -> int:
     return min(max(ideal, fewest), BLOCK_ROWS)
 
 
-def rows_per_read(source: Source, budget: int) -> int:
+def rows_per_read(source: Source, budget: DataBudget) -> int:
     """Return how many rows of ``source`` to read and encode at a time within half of ``budget``."""
     # columns are encoded one at a time, in 64-bit numbers, beside the batches
     per_row = source.row_bytes + 2 * 4 * source.n_columns + 40
@@ -467,7 +467,7 @@ def rows_per_read(source: Source, budget: int) -> int:
     return min(rows, max(BLOCK_ROWS, source.least_rows))
 
 
-def check_chunk_rows(chunk_rows: int, bytes_per_row: float, budget: int) -> None:
+def check_chunk_rows(chunk_rows: int, bytes_per_row: float, budget: DataBudget) -> None:
     """Raise MemoryBudgetError if four copies of a chunk do not fit in half of ``budget``.
 
     Chunks do not become smaller for it: the bits of a consensus depend on them.

@@ -49,13 +49,14 @@ from bigcons.memory import (
     N_SAMPLED,
     Block,
     DataBudget,
+    beside_processes,
     row_blocks,
 )
 from bigcons.methods import all_pairs
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.progress import Progress, progress
 from bigcons.run import passes
-from bigcons.run.engine import Engine, beside_processes, fold, local_engine
+from bigcons.run.engine import Engine, fold, local_engine
 from bigcons.run.passes import Run
 from bigcons.run.results import Output, scratch_place
 from bigcons.run.survey import (

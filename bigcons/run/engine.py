@@ -22,7 +22,7 @@ from functools import cache
 from typing import Any, Protocol, Self, TypeVar
 
 from bigcons.errors import InvalidInputError
-from bigcons.memory import DEFAULT_DATA_BYTES, Block, DataBudget, parse_size
+from bigcons.memory import Block
 from bigcons.progress import Progress
 
 Item = TypeVar("Item")
@@ -198,16 +198,6 @@ class HasClient:
 def local_engine(engine: Engine) -> Engine:
     """Return an engine whose tasks may write to arrays of this process: the given one, else threads."""
     return engine if engine.shares_memory else ThreadsEngine()
-
-
-def beside_processes(memory: str | float | None, taken: int) -> DataBudget:
-    """Return what ``memory`` leaves for data beside ``taken`` bytes of processes; 4 GB if it is None.
-
-    It is negative if the processes take more.
-    """
-    if memory is None:
-        return DataBudget(DEFAULT_DATA_BYTES, taken)
-    return DataBudget(parse_size(memory) - taken, taken)
 
 
 def fold(

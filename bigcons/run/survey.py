@@ -22,12 +22,13 @@ from bigcons.memory import (
     Block,
     DataBudget,
     RowSet,
+    beside_processes,
     enough_for,
     format_size,
     parse_size,
 )  # fmt: skip
 from bigcons.progress import progress
-from bigcons.run.engine import Engine, beside_processes, fold
+from bigcons.run.engine import Engine, fold
 from bigcons.seeding import draw_rows, generator
 from bigcons.store.ensemble import Ensemble
 from bigcons.store.ensemble_store import Header

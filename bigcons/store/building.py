@@ -123,20 +123,21 @@ def content_of(
     names: Sequence[str] | None = None,
     known: Sequence[np.ndarray] | None = None,
     may_be_empty: bool = False,
-    budget: int | None = None,
+    budget: DataBudget | None = None,
     chunk_rows: int | None = None,
     generator: Generator | None = None,
 ) -> Content:
     """Read a table of labels, or tables of memberships, once, and return what is to be held or stored.
 
     New values come after the ``known`` ones. Partitions of memberships that label no object are refused
-    unless they ``may_be_empty``. Blocks fit in a ``budget`` of bytes; one too small for chunks is refused.
+    unless they ``may_be_empty``. Blocks fit in a ``budget``; one too small for chunks is refused.
     """
     to_read = budget
     if budget is not None and source.ids is not None:
-        what = "the ids, and as much to read beside them,"
-        DataBudget(budget).check(2 * source.ids.held_bytes, what, "leave them out by drop= (--drop)")
-        to_read = budget - source.ids.held_bytes
+        what = "the process, the ids, and as much to read beside them,"
+        budget.check(2 * source.ids.held_bytes, what, "leave them out by drop= (--drop)")
+        held = source.ids.held_bytes
+        to_read = DataBudget(budget.n_bytes - held, budget.processes + held)
     content = _read(source, names, known=known, may_be_empty=may_be_empty, budget=to_read)
     header = content.header._replace(provenance=provenance, generator=generator)
     if chunk_rows is None:
@@ -155,7 +156,7 @@ def _read(
     beside: Sequence[str] = (),
     known: Sequence[np.ndarray] | None = None,
     may_be_empty: bool = False,
-    budget: int | None = None,
+    budget: DataBudget | None = None,
 ) -> Content:
     """Read a source once, in blocks within a ``budget``; its names differ from those ``beside`` it."""
     blocks: Iterable[np.ndarray]
@@ -163,7 +164,7 @@ def _read(
     if isinstance(source, SoftSources):
         rows = 4096
         if budget is not None:
-            rows = rows_within(budget // 4, source.row_bytes, what="one row of memberships")
+            rows = rows_within(budget, 4 * source.row_bytes, what="one row of memberships")
         rows = min(rows, BLOCK_ROWS)
         names, n_objects, n_clusters = source.names, source.n_objects, source.n_clusters
         check_distinct(names, beside)
@@ -178,8 +179,7 @@ def _read(
         chosen = source.names if names is None else names
         names = partition_names(chosen, source.n_columns, first=len(beside))
         check_distinct(names, beside)
-        most = None if budget is None else budget // 4
-        n_objects, encodings = scan_labels(source, names, known=known, rows=rows, values_budget=most)
+        n_objects, encodings = scan_labels(source, names, known=known, rows=rows, budget=budget)
         n_clusters, n_labeled, categories = counts_of(encodings)
         blocks = encode_labels(source, encodings, rows, are_new=known is None)
     is_soft = isinstance(source, SoftSources)
@@ -418,11 +418,11 @@ def _objects_of(sources: Sequence[Source], names: Sequence[str]) -> Ids | None:
 # Long tables
 
 
-def read_long(table: Any, *, budget: int) -> Content:
+def read_long(table: Any, *, budget: DataBudget) -> Content:
     """Read a table with a row for each label into memory; see `Ensemble.from_long`.
 
     Its columns are the object, the partition and the label. Raises MemoryBudgetError for more rows than fit
-    in ``budget`` bytes.
+    in ``budget``.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -439,7 +439,7 @@ def read_long(table: Any, *, budget: int) -> Content:
         n_rows += len(votes)
         n_most = source.n_rows or n_rows
         # a vote takes 100 bytes while it is read and sorted, with a margin
-        DataBudget(budget).check(100 * n_most, f"{n_most:,} rows or more of {where}", "give fewer")
+        budget.check(100 * n_most, f"the process and {n_most:,} rows or more of {where}", "give fewer")
     values, numbers = [], []
     for c in range(2):
         key = joined_ids(parts[c], names[c], where, is_text=source.is_text)
@@ -477,7 +477,7 @@ def read_long(table: Any, *, budget: int) -> Content:
     head = Header(len(objects), titles, n_clusters, n_labeled, chunk_rows, {}, ids=ids)
 
     def blocks() -> Iterator[np.ndarray]:
-        for block in row_blocks(len(objects), min(chunk_rows, max(budget // (4 * len(titles)), 1))):
+        for block in row_blocks(len(objects), min(chunk_rows, max(budget.n_bytes // (4 * len(titles)), 1))):
             low, high = np.searchsorted(of_object, (block.start, block.stop))
             labels = np.full((block.n_rows, len(titles)), MISSING, head.dtype)
             labels[of_object[low:high] - block.start, of_partition[low:high]] = of_label[low:high]
@@ -576,12 +576,12 @@ def _numbers(batch: Rows) -> np.ndarray:
 # Pairs
 
 
-def read_pairs(table: Source, *, n_objects: int | None = None, budget: int) -> tuple[Edges, int]:
+def read_pairs(table: Source, *, n_objects: int | None = None, budget: DataBudget) -> tuple[Edges, int]:
     """Return the pairs of a table with ``n_seen > 0``, ascending by i, then j, and the number of objects.
 
     The table has a row for each pair, in any order, and the integer columns `PAIR_COLUMNS`. The number of
     objects, if None, is one more than the largest of a pair. Raises InvalidPairsError, with the file and row,
-    for the first that breaks a rule, and MemoryBudgetError for more pairs than fit in ``budget`` bytes.
+    for the first that breaks a rule, and MemoryBudgetError for more pairs than fit in ``budget``.
     """
     if n_objects is not None:
         check_int("n_objects", n_objects, at_least=0, at_most=MAX_OBJECTS)
@@ -602,7 +602,7 @@ def read_pairs(table: Source, *, n_objects: int | None = None, budget: int) -> t
             parts.append(Edges(*(column[seen] for column in part)))
             needed = PAIR_BYTES * max(n_rows, table.n_rows or 0) + OBJECT_BYTES * (n_objects or 0)
             remedy = "store them by import_pairs (bigcons import --pairs), which takes memory="
-            DataBudget(budget).check(needed, f"the pairs in {table.where}, which are sorted,", remedy)
+            budget.check(needed, f"the process and the pairs in {table.where}, which are sorted,", remedy)
     if n_objects is None and (n_rows == 0 or last >= max(1 << 24, 100 * n_rows)):
         # more objects than this, and than this many for each pair, are numbers that are no rows
         what = f"{table.where} has {n_rows:,} pairs and a largest object {last:,}; number from 0, or give"

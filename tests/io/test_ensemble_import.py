@@ -159,25 +159,27 @@ def test_import_labels__again_finds_its_result_but_not_one_that_was_appended_to(
 def test_import_labels__makes_the_chunks_of_memory_within_any_budget_or_refuses_it(tmp_path):
     wide = np.tile(np.zeros((1, 300), np.int8), (20_000, 1))
     in_memory = Ensemble.from_labels(wide)
-    for name, budget in {"large": "1GB", "small": "5MB"}.items():
+    for name, budget in {"large": "1GB", "small": "375MB"}.items():
         stored = import_labels(wide, tmp_path / name, memory=budget)
         assert stored.chunk_rows == in_memory.chunk_rows == 2048
         assert stored.digest() == in_memory.digest()
-    with refused("memory=4 MB cannot hold a chunk of 2,048 rows", MemoryBudgetError) as caught:
-        import_labels(wide, tmp_path / "e", memory="4MB")
+    with refused(
+        "memory=374 MB cannot hold a chunk of 2,048 rows of labels besides the process", MemoryBudgetError
+    ) as caught:
+        import_labels(wide, tmp_path / "e", memory="374MB")
     assert import_labels(wide, tmp_path / "least", memory=caught.value.needed).chunk_rows == 2048
-    assert import_labels(wide, tmp_path / "chosen", memory="4MB", chunk_rows=1024).chunk_rows == 1024
+    assert import_labels(wide, tmp_path / "chosen", memory="374MB", chunk_rows=1024).chunk_rows == 1024
     runs = list(wide[:, :30].T)
-    with refused("memory=200 kB cannot hold a chunk of 2,048 rows", MemoryBudgetError):
-        Ensemble.from_runs(runs, out=tmp_path / "e", memory="200kB")
-    with refused("memory=20 MB cannot hold one block", MemoryBudgetError):
-        import_labels(dask.array.from_array(wide, chunks=(20_000, 300)), tmp_path / "e", memory="20MB")
+    with refused("memory=370 MB cannot hold a chunk of 2,048 rows", MemoryBudgetError):
+        Ensemble.from_runs(runs, out=tmp_path / "e", memory="370.2MB")
+    with refused("memory=390 MB cannot hold one block", MemoryBudgetError):
+        import_labels(dask.array.from_array(wide, chunks=(20_000, 300)), tmp_path / "e", memory="390MB")
     named = pd.DataFrame({"a": np.arange(900_000) % 3}, index=[f"object {i}" for i in range(900_000)])
-    with refused("the ids, and as much .* need 37.6 MB, over memory=20 MB", MemoryBudgetError):
-        import_labels(named, tmp_path / "e", memory="20MB")
+    with refused("the ids, and as much .* need 408 MB, over memory=390 MB", MemoryBudgetError):
+        import_labels(named, tmp_path / "e", memory="390MB")
     identities = np.arange(200_000)[:, None] * 1_000_000
     with refused("distinct labels", MemoryBudgetError):
-        import_labels(identities, tmp_path / "e", memory="5MB")
+        import_labels(identities, tmp_path / "e", memory="375MB")
     assert names_in(tmp_path) == ["chosen", "large", "least", "small"]
 
 

@@ -11,7 +11,7 @@ import zarr
 
 from bigcons import Ensemble, PairTable
 from bigcons.disk.places import place_of
-from bigcons.memory import parse_size
+from bigcons.memory import PROCESS_BYTES, parse_size
 from tests.memory.solving import run
 from tests.support.s3 import s3_server
 from tests.support.stores import names_in
@@ -72,12 +72,38 @@ def test_import_labels__keeps_within_the_budget(sources, tmp_path, how, source):
         if how == "bucket":
             place_of(f"{folder}/{source}").write((sources / source).read_bytes())
         out = str(tmp_path / "e")
-        *shape, used = run(IMPORT, how=how, source=f"{folder}/{source}", out=out, budget=BUDGET)
+        *shape, used = run(
+            IMPORT, how=how, source=f"{folder}/{source}", out=out, budget=BUDGET + PROCESS_BYTES
+        )
     assert shape == [N_OBJECTS, N_PARTITIONS]
     assert 0 < used < BUDGET, f"{used / 1e6:.0f} MB in use under a budget of {BUDGET / 1e6:.0f} MB"
     assert names_in(tmp_path) == ["e"]
     expected = np.load(sources / "l.npy", mmap_mode="r")[:5]
     np.testing.assert_array_equal(Ensemble.open(out).read(0, 5), expected)
+
+
+IMPORT_LEAST = """
+from bigcons.errors import MemoryBudgetError
+from bigcons.store.ensemble import import_labels
+
+try:
+    import_labels(options["source"], options["out"], id="id", memory=1)
+except MemoryBudgetError as refusal:
+    needed = refusal.needed
+import_labels(options["source"], options["out"], id="id", memory=needed)
+print(json.dumps([peak(), needed]))
+"""
+
+
+def test_import_labels__keeps_all_of_the_process_within_the_least_budget(tmp_path):
+    n_objects = 3_000_000
+    ids = pa.array(np.char.mod("customer-%012d", np.arange(n_objects)))  # 87 MB
+    labels = np.random.default_rng(0).integers(5, size=(2, n_objects))
+    pq.write_table(pa.table({"id": ids, "a": labels[0], "b": labels[1]}), tmp_path / "l.parquet")
+    del ids, labels
+    source, out = str(tmp_path / "l.parquet"), str(tmp_path / "e.zarr")
+    peak, needed = run(IMPORT_LEAST, from_nothing=True, source=source, out=out)
+    assert peak <= needed
 
 
 READ = """

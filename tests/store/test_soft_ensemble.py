@@ -145,7 +145,7 @@ def test_from_memberships__in_a_store_is_that_in_memory(tables, ensemble, tmp_pa
     for u, table in enumerate(tables):
         np.save(tmp_path / f"{u}.npy", table)
         paths.append(tmp_path / f"{u}.npy")
-    stored = Ensemble.from_memberships(paths, out=tmp_path / "soft.zarr", memory="50MB", chunk_rows=64)
+    stored = Ensemble.from_memberships(paths, out=tmp_path / "soft.zarr", memory="420MB", chunk_rows=64)
     np.testing.assert_array_equal(np.asarray(stored), np.asarray(ensemble))
     stored.verify()
     with pytest.raises(InvalidInputError):
