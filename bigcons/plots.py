@@ -792,7 +792,7 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
     was chosen; ``n_clusters``, by default the number recommended, or 2 where that is 1, says down to which
     clusters. Splits that take off too few objects to count are passed over. Every split is at its height, as
     in ``tree.table()``. Lines are as wide as their share of the objects; the color of a split, and of its two
-    sides, is its support. On the right are the clusters, numbered largest first, with their shares.
+    sides, is its support. On the right are the clusters, numbered as by ``tree.labels``, with their shares.
 
     Examples
     --------
