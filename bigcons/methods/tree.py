@@ -170,19 +170,19 @@ class ConsensusTree(ConsensusClusterer):
     groups: by average link of the locally weighted co-association, and by distinctness, how cleanly the
     partitions that separate two clusters do so. Both are cut, spherical k-means of the embedding makes as
     many clusters, and what has the largest product of mean normalized mutual information with the partitions
-    and mean distinctness is taken: see `bigcons.trust.groups`. A lone object of the sample is no cluster
-    where a tree has as many others; where some clusters win no object of the sample, more are cut. Structure
-    is judged in the groups that are cut; "auto" cuts those in which the number was found, by the better tree,
-    which is ``tree_``. Clusters of fewer than 5 objects each are not judged, and of some thousand objects
-    refused: `EACAverage` finds a third as many as there are objects in time linear in these, if base clusters
-    are as small. Where a sample has fewer than 4 labels for each of many base clusters, groups are of all
-    objects, three for each cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes. Objects
-    of the sample move to their most probable cluster by their labels, some of which may be errors. All
-    objects are then placed by naive Bayes, by the table of these clusters and once more by the table of all
-    objects. Memberships are the probabilities of that placement, an object itself left out, tempered by the
-    share of partitions that would be as uncertain were they independent (`bigcons.metrics.trust`). Labels are
-    read three times, for the sample, the table, and the results with all of ``trust_``, in O(n M K) time;
-    O(B K) memory and some hundred MB for the sample.
+    and mean distinctness is taken: see `bigcons.trust.groups`. A lone object of the sample, if tiny, is no
+    cluster where a tree has as many others; where some clusters win no object of the sample, more are cut.
+    Structure is judged in the groups that are cut; "auto" cuts those in which the number was found, by the
+    better tree, which is ``tree_``. Clusters of fewer than 5 objects each are not judged, and of some
+    thousand objects refused: `EACAverage` finds a third as many as there are objects in time linear in these,
+    if base clusters are as small. Where a sample has fewer than 4 labels for each of many base clusters,
+    groups are of all objects, three for each cluster, in the spectral embedding of `HBGF`, which takes up to
+    14 passes. Objects of the sample move to their most probable cluster by their labels, some of which may be
+    errors. All objects are then placed by naive Bayes, by the table of these clusters and once more by the
+    table of all objects. Memberships are the probabilities of that placement, an object itself left out,
+    tempered by the share of partitions that would be as uncertain were they independent
+    (`bigcons.metrics.trust`). Labels are read three times, for the sample, the table, and the results with
+    all of ``trust_``, in O(n M K) time; O(B K) memory and some hundred MB for the sample.
 
     References
     ----------
@@ -286,7 +286,7 @@ class ConsensusTree(ConsensusClusterer):
         K, is_chosen, offsets = self.n_clusters, hasattr(self, "n_clusters_choice_"), run.data.offsets
         labeled, n = (sample.labels, sample.offsets, sample.counts), run.data.n_objects
         min_size = (self.min_size or 0) * len(sample.given) / n
-        least = max(grouping.FEWEST_OBJECTS, math.ceil(min_size))
+        least = max(grouping.fewest_objects(len(sample.given), K), math.ceil(min_size))
         if is_chosen:
             least = least_objects(groups.sizes)
         most_cut = K if is_chosen and min_size else max(min(2 * K, len(groups.sizes)), K)

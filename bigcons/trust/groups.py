@@ -72,9 +72,13 @@ ROUNDS = 16
 MOST_LABELS = 500
 """Labels of an object, in the mean, by which groups are found; all labels place objects."""
 
-ERROR_RATES = (0.0, 0.5, 0.8)
-"""Shares of an object's labels that may be errors. Without them, objects that err are groups, and a cluster,
-of their own, or join one cluster together: `benchmarks/structure.py` has such objects."""
+ERROR_RATES = {0.0: 1.0, 0.5: 0.1, 0.8: 0.1}
+"""Shares of an object's labels that may be errors, and how often they are, for one object without errors.
+
+Without errors, objects that err are groups, and a cluster, of their own, or join one cluster together:
+`benchmarks/structure.py` has such objects. Were they as frequent, an object might join a large group with
+which no partition puts it, and small clusters of few objects or partitions would be lost.
+"""
 
 FEWEST_LABELS = 4
 """Labels of a sample for each base cluster below which groups are found from all objects.
@@ -85,9 +89,9 @@ of very different sizes in 20 partitions, with 8, 4 and 2 labels: .88, .89, .70 
 """
 
 FEWEST_OBJECTS = 2
-"""The fewest objects of the sample in a cluster of a given number, where a tree has as many: a lone one is an
-outlier, which most partitions may set apart, rather than a cluster. `benchmarks/tree_ablation.py` has what
-is without it."""
+"""The fewest objects of the sample in a cluster of a given number, where a tree has as many: a lone one of
+more than ten objects a cluster is an outlier, which most partitions may set apart, rather than a cluster.
+`benchmarks/tree_ablation.py` has what is without it."""
 
 THETA = 0.4
 """Of the reliability of base clusters, as published."""
@@ -124,7 +128,7 @@ class Tree(NamedTuple):
             clusters[clusters == other] = first[node]
         return np.unique(clusters, return_inverse=True)[1]
 
-    def cut_large(self, n_clusters: int, sizes: np.ndarray, least: int = FEWEST_OBJECTS) -> np.ndarray:
+    def cut_large(self, n_clusters: int, sizes: np.ndarray, least: int) -> np.ndarray:
         """Return the clusters (G,) where ``n_clusters`` have at least so many objects of groups' ``sizes``.
 
         Where a tree never has as many of these, it is cut at ``n_clusters``.
@@ -297,7 +301,7 @@ class Sample:
         of_objects = np.full(self._labeled.size, -1)
         of_objects[self._labeled] = np.unique(assigned, return_inverse=True)[1]
         T, sizes = counts_of(self.labels, self.offsets, of_objects, int(of_objects.max()) + 1)
-        if sizes.min() < FEWEST_OBJECTS:
+        if sizes.min() < fewest_objects(len(rows), n_clusters):
             return None
         return Cut(of_objects, SPECTRUM, *quality(T.T.copy(), sizes, self.offsets, self.counts), of_objects)
 
@@ -351,17 +355,23 @@ def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
 
 
 def most_probable(
-    labels: np.ndarray, offsets: np.ndarray, counts: np.ndarray, groups: np.ndarray, *, left_out: bool = False
+    labels: np.ndarray,
+    offsets: np.ndarray,
+    counts: np.ndarray,
+    groups: np.ndarray,
+    *,
+    left_out: bool = False,
+    free_errors: bool = False,
 ) -> np.ndarray:
     """Return the most probable group (rows,) of every object in one by its labels, or memberships.
 
     By naive Bayes, partitions counted by weight (M,), from the labels and the sizes of groups (rows,), of
     which none is empty; ``left_out``: from the labels of the other objects, so that none vouches for itself.
     An object errs at a rate of its own, in which its labels are any of their partitions: that of
-    `ERROR_RATES` counts by which a group is most probable. An object stays where no other group is more
-    probable, or it has no labels. The spectrum of few or noisy partitions holds more noise than clusters, and
-    groups by it mix classes: most objects of a class then have another group, of more objects like them. O(E
-    g) time for E labels of all objects.
+    `ERROR_RATES` counts by which a group is most probable; with ``free_errors`` all are as frequent. An
+    object stays where no other group is more probable, or it has no labels. The spectrum of few or noisy
+    partitions holds more noise than clusters, and groups by it mix classes: most objects of a class then have
+    another group, of more objects like them. O(E g) time for E labels of all objects.
     """
     incidence, widths = incidence_of(labels, offsets), np.diff(offsets)
     T, sizes = counts_of(labels, offsets, groups, int(groups.max()) + 1)
@@ -370,14 +380,14 @@ def most_probable(
     if left_out:
         rows, squares = np.repeat(at[0], np.diff(incidence.indptr)), incidence.data**2
         cells = incidence.indices * sizes.size + groups[rows]
-    for error in ERROR_RATES:
+    for error, frequency in ERROR_RATES.items():
         chance = error / np.repeat(widths, widths)[:, None]
         erring = np.log((1.0 - error) * np.exp(rates) + chance) * by_column
         evidence = incidence @ erring
         if left_out:  # of a part of an object, that part
             left = np.log((1.0 - error) * np.exp(own_rates) + chance) * by_column
             evidence[at] += np.bincount(rows, squares * np.take(left - erring, cells), groups.size)
-        np.maximum(scores, evidence, out=scores)
+        np.maximum(scores, evidence + (0.0 if free_errors else np.log(frequency)), out=scores)
     scores += np.log(sizes)
     scores = scores.round(9)
     is_moved = (scores.max(axis=1) > scores[at]) & (np.diff(incidence.indptr) > 0) & (groups >= 0)
@@ -435,6 +445,11 @@ def nearest_of_rows(rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
     of_both = (getattr(of, name) for of in (rows, columns) for name in ("indptr", "indices", "data"))
     find_nearest(*of_both, columns.shape[1], groups, alike)
     return groups, alike
+
+
+def fewest_objects(n_rows: int, n_clusters: int) -> int:
+    """Return the fewest objects in a cluster: `FEWEST_OBJECTS`, or one if that is a tenth of their mean."""
+    return FEWEST_OBJECTS if n_rows > 10 * n_clusters else 1
 
 
 def n_groups_for(n_clusters: int) -> int:

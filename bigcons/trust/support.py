@@ -135,9 +135,8 @@ class Halves(NamedTuple):
         with progress("agreement of the halves", len(self.partitions), "halves") as listener:
             for in_half in self.partitions:
                 starts, half_labels = grouping.of_partitions(in_half, self.groups.offsets, labels)
-                placed.append(
-                    grouping.most_probable(half_labels, starts, counts[in_half], groups, left_out=True)
-                )
+                known = half_labels, starts, counts[in_half], groups
+                placed.append(grouping.most_probable(*known, left_out=True, free_errors=True))
                 listener.advance(1)
         # pairs of objects in one cluster of both, and of each
         pairs_together = np.empty((3, len(self.pairs), len(names), most))
@@ -203,7 +202,10 @@ class Halves(NamedTuple):
         given = np.flatnonzero(clusters >= 0)
         clusters, weights = clusters[given], np.asarray(confidence, np.float64)[given]
         halves = [half for pair in self.pairs for half in pair]
-        cuts = [[(tree, tree.cut_large(K, of_groups)) for tree in half.trees.values()] for half in halves]
+        least = grouping.fewest_objects(int(of_groups.sum()), K)
+        cuts = [
+            [(tree, tree.cut_large(K, of_groups, least)) for tree in half.trees.values()] for half in halves
+        ]
         counted = Weights(counts, np.repeat(counts, np.diff(offsets)), offsets)
         objects = dict[bytes, np.ndarray]()
         for key, top in {top.tobytes(): top for of_half in cuts for _, top in of_half}.items():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigcons import Consensus, ConsensusTree, Ensemble, choose_n_clusters, consensus_tree
+from bigcons import Consensus, ConsensusTree, EACGroups, Ensemble, choose_n_clusters, consensus_tree
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import MemoryBudgetError, SurplusClustersWarning, UnlabeledObjectsWarning
 from bigcons.metrics import adjusted_rand, reliability, trust
@@ -334,3 +334,43 @@ def test_min_size__joins_small_clusters_to_others_and_says_so(n):
         assert np.bincount(model.labels_).min() > n // 10
         large = classes < 3
         assert adjusted_rand(classes[large], model.labels_[large]) > 0.97
+
+
+def few_objects(seed):
+    """Labels of 4 to 12 objects, two or more of each, and classes: most partitions join two if of one."""
+    draw = np.random.default_rng(seed)
+    while True:
+        n, M = draw.integers(4, 13), draw.integers(3, 7)
+        classes = draw.integers(draw.integers(2, n // 2 + 1), size=n)
+        is_wrong, is_missing = draw.random((n, M)) < 0.1, draw.random((n, M)) < 0.05
+        labels = np.where(is_wrong, draw.permutation(np.repeat(classes, M)).reshape(n, M), classes[:, None])
+        labels[is_missing] = -1
+        both = (labels[:, None] >= 0) & (labels >= 0)
+        seen, joined = both.sum(axis=2), (both & (labels[:, None] == labels)).sum(axis=2)
+        is_told = (2 * joined > seen) == (classes[:, None] == classes)
+        if (
+            np.ptp(classes)
+            and seen.all()
+            and (seen.diagonal() > 1).all()
+            and is_told.all()
+            and (2 * joined != seen).all()
+        ):
+            return labels, classes
+
+
+@pytest.mark.parametrize("method", [ConsensusTree, EACGroups])
+def test_few_objects__are_in_the_classes_by_which_most_partitions_divide_them(method):
+    for seed in range(60):
+        labels, classes = few_objects(seed)
+        found = quiet(method(np.unique(classes).size, random_state=0, client="serial"), labels)
+        assert adjusted_rand(classes, found.labels_) == 1.0
+
+
+@pytest.mark.parametrize("sizes", [(1, 3), (2, 7), (1, 1, 6), (1, 9)])
+@pytest.mark.parametrize("n_partitions", [2, 3])
+def test_partitions_that_are_all_alike__are_the_consensus(sizes, n_partitions):
+    classes = np.repeat(np.arange(len(sizes)), sizes)
+    labels = np.column_stack([classes] * n_partitions)
+    labels[-1, 0] = -1
+    found = ConsensusTree(len(sizes), random_state=0).fit(labels).labels_
+    assert adjusted_rand(classes, found) == 1.0

@@ -100,7 +100,7 @@ def placed(labels, clusters, counts, extra):
 def most_probable(labels, groups, counts, extra, errors, *, left_out):
     """The most probable group of every object in one by labels and sizes; of equal ones its own.
 
-    Its labels err at the one of the rates ``errors`` by which the group is most probable.
+    Its labels err at the one of the rates ``errors``, as frequent as given, by which it is most probable.
     """
     found, known = groups.copy(), groups >= 0
     for i in np.flatnonzero(known & (labels >= 0).any(axis=1)):
@@ -108,7 +108,7 @@ def most_probable(labels, groups, counts, extra, errors, *, left_out):
         for k in range(groups.max() + 1):
             share = extra * np.mean(groups[known] == k)
             members = (groups == k) & ~(left_out & (np.arange(len(groups)) == i))
-            by_error = dict.fromkeys(errors, 0.0)
+            by_error = {error: np.log(frequency) for error, frequency in errors.items()}
             for u in np.flatnonzero(labels[i] >= 0):
                 alike = np.count_nonzero(members & (labels[:, u] == labels[i, u]))
                 seen = np.count_nonzero(members & (labels[:, u] >= 0))
