@@ -223,6 +223,10 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                     self._solve(ensemble, engine, seed, output)
         return self
 
+    def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> NDArray[np.int32]:
+        """Return ``labels_`` after a `fit` with these options."""
+        return self.fit(X, y, **kwargs).labels_
+
     def _begin(self, ensemble: Ensemble) -> None:
         """Set what a fit starts with, and what depends on the ensemble alone."""
         self._weights: Weights | None = None

@@ -250,6 +250,10 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         found: float = self.consensus_.score(self.generator_.transform(X))
         return found
 
+    def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> NDArray[np.int32]:
+        """Return ``labels_`` after a fit of the objects of ``X``."""
+        return self.fit(X, y, **kwargs).labels_
+
     def fit_transform(self, X: Any, y: object = None) -> NDArray[np.float32]:  # type: ignore[override]
         """Return what `transform` returns of the objects of ``X``, after a fit of them."""
         return self.fit(X, y).transform(X)
