@@ -401,19 +401,21 @@ def cluster_names(x: Any, labels: Any, *, client: object = None) -> dict[Any, st
     >>> bc.metrics.cluster_names(types, [0, 0, 1, 1])
     {0: 'T cell', 1: 'B cell'}
     """
+    from scipy.sparse import csr_array
+
     ensemble = as_ensemble(x)
     codes, values = tables.codes_for(ensemble, labels)
     with open_engine(client) as engine:
-        counts = tables.count_with_partitions(ensemble, codes, len(values), engine)[0][1:]
+        counts = tables.count_with_partitions(ensemble, codes, len(values), engine, sparse=True)[0][1:]
     names = []
     for n_clusters, values_of in zip(ensemble.n_clusters, ensemble.categories, strict=True):
         originals = [None] * n_clusters if values_of is None else list(values_of)
         names += [original if isinstance(original, str) else "" for original in originals]
     distinct, at = np.unique(names, return_inverse=True)
-    totals = np.zeros((len(values), distinct.size), np.int64)
-    np.add.at(totals.T, at, counts.T)
-    totals[:, distinct == ""] = 0
-    nameless = values[~totals.any(axis=1)]
+    named = np.flatnonzero(distinct[at] != "")
+    ones = np.ones(named.size, np.int64), (named, at[named])
+    totals = counts @ csr_array(ones, (len(names), distinct.size))
+    nameless = values[np.diff(totals.indptr) == 0]
     if nameless.size:
         raise InvalidInputError(
             f"the objects of cluster {nameless[0]} have no label in text; give partitions whose labels are "

@@ -1,5 +1,6 @@
 """Criteria of a consensus over its ensemble, and of this alone: plain definitions, published values."""
 
+import tracemalloc
 from collections import Counter
 from itertools import combinations
 
@@ -138,6 +139,16 @@ def test_cluster_names__are_the_labels_that_the_objects_have_most_often(seed):
         used[name] += 1
         expected[k] = name if used[name] == 1 else f"{name} {used[name]}"
     assert cluster_names(words, clusters) == expected
+
+
+def test_cluster_names__of_many_clusters_and_names_hold_no_table_of_both():
+    names = np.array([f"type {number}" for number in range(6000)])
+    tracemalloc.start()
+    found = cluster_names(names[:, None], np.arange(6000), client="serial")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert list(found.values()) == names.tolist()
+    assert peak < 6000**2
 
 
 def test_cluster_names__of_numbers_and_of_objects_without_labels_are_refused(tmp_path):
