@@ -76,8 +76,8 @@ ERROR_RATES = {0.0: 1.0, 0.5: 0.1, 0.8: 0.1}
 """Shares of an object's labels that may be errors, and how often they are, for one object without errors.
 
 Without errors, objects that err are groups, and a cluster, of their own, or join one cluster together:
-`benchmarks/structure.py` has such objects. Were they as frequent, an object might join a large group with
-which no partition puts it, and small clusters of few objects or partitions would be lost.
+`benchmarks/structure.py` has such objects. Were they as frequent in clusters, too, a lone object of few
+objects or partitions would join a large cluster with which most partitions do not put it.
 """
 
 FEWEST_LABELS = 4
@@ -321,7 +321,7 @@ class Sample:
                     gains = self._by_column * self._reliable
                     self._most, self._vectors = n_groups, spectrum(self._incidence, gains, n_groups)[1]
                 reliable, groups[labeled] = self._reliable, nearest_pivots(self._vectors[:, :n_groups])
-                groups = most_probable(self.labels, self.offsets, self.counts, groups)
+                groups = most_probable(self.labels, self.offsets, self.counts, groups, free_errors=True)
         groups[labeled] = np.unique(groups[labeled], return_inverse=True)[1]
         T, sizes = counts_of(self.labels, self.offsets, groups, int(groups.max()) + 1)
         return groups, sizes.astype(np.int64), T.T.copy(), self.offsets, self.counts, reliable
@@ -369,9 +369,9 @@ def most_probable(
     which none is empty; ``left_out``: from the labels of the other objects, so that none vouches for itself.
     An object errs at a rate of its own, in which its labels are any of their partitions: that of
     `ERROR_RATES` counts by which a group is most probable; with ``free_errors`` all are as frequent. An
-    object stays where no other group is more probable, or it has no labels. The spectrum of few or noisy
-    partitions holds more noise than clusters, and groups by it mix classes: most objects of a class then have
-    another group, of more objects like them. O(E g) time for E labels of all objects.
+    object stays where no other group that shares a label with it is more probable. The spectrum of few or
+    noisy partitions holds more noise than clusters, and groups by it mix classes: most objects of a class
+    then have another group, of more objects like them. O(E g) time for E labels of all objects.
     """
     incidence, widths = incidence_of(labels, offsets), np.diff(offsets)
     T, sizes = counts_of(labels, offsets, groups, int(groups.max()) + 1)
@@ -389,7 +389,7 @@ def most_probable(
             evidence[at] += np.bincount(rows, squares * np.take(left - erring, cells), groups.size)
         np.maximum(scores, evidence + (0.0 if free_errors else np.log(frequency)), out=scores)
     scores += np.log(sizes)
-    scores = scores.round(9)
+    scores = np.where(incidence @ T > 0, scores, -np.inf).round(9)
     is_moved = (scores.max(axis=1) > scores[at]) & (np.diff(incidence.indptr) > 0) & (groups >= 0)
     return np.where(is_moved, scores.argmax(axis=1), groups)
 

@@ -98,7 +98,7 @@ def placed(labels, clusters, counts, extra):
 
 
 def most_probable(labels, groups, counts, extra, errors, *, left_out):
-    """The most probable group of every object in one by labels and sizes; of equal ones its own.
+    """The most probable group of every object, of those that share a label with it; of equal ones its own.
 
     Its labels err at the one of the rates ``errors``, as frequent as given, by which it is most probable.
     """
@@ -116,7 +116,8 @@ def most_probable(labels, groups, counts, extra, errors, *, left_out):
                 rate = (alike + share) / (seen + share * n_labels)
                 for error in errors:
                     by_error[error] += counts[u] * np.log((1 - error) * rate + error / n_labels)
-            scores[k] = np.log(np.count_nonzero(groups == k)) + max(by_error.values())
+            if (k == groups[i]) or ((labels[members] == labels[i]) & (labels[i] >= 0)).any():
+                scores[k] = np.log(np.count_nonzero(groups == k)) + max(by_error.values())
         if max(scores.values()) > scores[groups[i]] + 1e-9:
             found[i] = max(scores, key=scores.get)
     return found

@@ -57,16 +57,18 @@ def test_support_of_splits__is_that_of_sets_of_objects(data, n_objects):
     np.testing.assert_allclose(found, expected)
 
 
-@given(st.data(), label_matrices(min_objects=2, max_objects=12, max_clusters=3), st.booleans())
-def test_objects__join_the_group_that_is_most_probable_by_their_labels(data, given_labels, left_out):
+@given(st.data(), label_matrices(min_objects=2, max_objects=12, max_clusters=3), st.booleans(), st.booleans())
+def test_objects__join_the_group_that_is_most_probable_by_their_labels(data, given_labels, left_out, free):
     ensemble = Ensemble.from_labels(given_labels)
     labels, offsets = ensemble.read(0, ensemble.n_objects), ensemble.offsets
     groups = data.draw(groupings(ensemble.n_objects))
     if groups.max() < 0:
         return
     counts = np.random.default_rng(0).integers(0, 3, ensemble.n_partitions)
-    found = most_probable(labels, offsets, counts.astype(float), groups, left_out=left_out)
-    expected = naive.most_probable(labels, groups, counts, EXTRA, ERROR_RATES, left_out=left_out)
+    known = labels, offsets, counts.astype(float), groups
+    found = most_probable(*known, left_out=left_out, free_errors=free)
+    errors = dict.fromkeys(ERROR_RATES, 1.0) if free else ERROR_RATES
+    expected = naive.most_probable(labels, groups, counts, EXTRA, errors, left_out=left_out)
     np.testing.assert_array_equal(found, expected)
 
 
