@@ -311,7 +311,7 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
         some = below > 0
         lowest = min(0.01, 10 ** np.floor(np.log10(below[some].min())))
         right.set(yscale="log", xlim=(np.floor(edges[:-1][some][0] * 10) / 10, 1), ylim=(lowest, 1))
-        right.yaxis.set_major_formatter("{x:g}")
+        right.yaxis.set_major_formatter(lambda y, _: f"{y:.9f}".rstrip("0").rstrip("."))
         right.grid(color=UNKNOWN, linewidth=0.6)
         right.set(xlabel="confidence", ylabel="share of objects below it")
     return figure

@@ -290,6 +290,18 @@ def test_trust__no_marker_hides_another(n_clusters):
     assert np.diff(np.sort(heights)).min() > size
 
 
+def test_trust__writes_small_shares_as_plain_numbers():
+    truth, labels = three_groups()
+    found = trust(Ensemble.from_labels(labels), truth)
+    found = found._replace(confidence=np.append(np.ones(200_000), 0.01))
+    figure = plots.trust(found)
+    figure.draw_without_rendering()
+    names = [name.get_text() for name in figure.axes[1].get_yticklabels()]
+    assert "0.00001" in names
+    assert "1" in names
+    assert not any("e" in name for name in names)
+
+
 def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_path):
     truth, labels = three_groups()
     model = ConsensusTree("auto", random_state=0).fit(labels, out=tmp_path / "c.zarr")
