@@ -158,7 +158,7 @@ def choose(source: Source, choice: Selection, *, with_ids: bool = True) -> Sourc
         rows = source.index
     positions = positions if choice.columns is not None else list(range(source.n_columns))
     positions = [position for position in positions if position not in dropped]
-    if not positions and (choice.columns, choice.drop, choice.id) != (None, None, None):
+    if not positions and given_for(choice).keys() & {"columns", "drop", "id"}:
         raise InvalidInputError(f"{source.where} has no columns left; choose at least one besides the id.")
     chosen = source.selected(positions)
     named = {position for column in listed(choice.categorical) for position in positions_of(source, column)}
@@ -174,7 +174,7 @@ def listed(columns: Columns | None) -> list[Column]:
     """Return one or more columns as a list."""
     if columns is None:
         return []
-    return [columns] if isinstance(columns, (str, int, np.integer)) else list(columns)
+    return [columns] if isinstance(columns, str) or not hasattr(columns, "__iter__") else list(columns)
 
 
 def is_index(source: Source, column: Column) -> bool:
@@ -189,8 +189,9 @@ def positions_of(source: Source, column: Column, *, may_be_pattern: bool = True)
     names = source.names
     if isinstance(column, (bool, np.bool_)):
         raise UnknownColumnError(source.where, column, names, n_columns=source.n_columns)
-    if names is not None and not isinstance(column, str) and any(map(str.isdecimal, names)):
-        column = str(column)
+    is_position = isinstance(column, (int, np.integer)) and not any(map(str.isdecimal, names or ()))
+    if names is not None and not is_position:
+        column = str(column)  # of a data frame, whatever it is
     if names is not None and isinstance(column, str):
         positions = [c for c, name in enumerate(names) if name == column]
         if not positions and may_be_pattern:
@@ -200,7 +201,7 @@ def positions_of(source: Source, column: Column, *, may_be_pattern: bool = True)
         if not positions:
             raise UnknownColumnError(source.where, column, names)
         return positions
-    position = int(column) if isinstance(column, (int, np.integer)) or column.isdecimal() else -1
+    position = int(column) if str(column).isdecimal() else -1
     if not 0 <= position < source.n_columns:
         raise UnknownColumnError(source.where, column, names, n_columns=source.n_columns)
     return [position]

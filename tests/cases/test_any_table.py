@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons import Ensemble
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, UnknownColumnError
 from bigcons.store.ensemble import import_labels
 from tests.support.stores import values_of
 
@@ -171,3 +171,29 @@ def test_a_table_that_is_not_explained_is_read_as_it_was_meant_or_refused(table,
             assert len(columns) * len(meant) < 3 or found.n_partitions != len(columns)
             return
         assert values_of(found) == meant
+
+
+NAMES = [
+    ([0.5, 1.0, 1.5], {"columns": [0.5, 1.5]}, ["0.5", "1.5"]),
+    ([0.5, 1.0, 1.5], {"columns": 0.5}, ["0.5"]),
+    ([("a", "v"), ("a", "w"), ("b", "v")], {"columns": [("a", "v")]}, ["('a', 'v')"]),
+    ([2, 5, 10], {"columns": np.array([2, 10])}, ["2", "10"]),
+    ([2, 5, 10], {"drop": pd.Index([2, 10])}, ["5"]),
+    (pd.date_range("2020", periods=3), {"drop": [pd.Timestamp("2020-01-01")]}, None),
+]
+
+
+@pytest.mark.parametrize(("names", "choice", "expected"), NAMES)
+def test_columns__are_chosen_by_names_of_any_type_in_any_list(names, choice, expected):
+    labels = pd.DataFrame([[0, 1, 2], [1, 0, 2], [1, 1, 0]], columns=names)
+    chosen = Ensemble.from_labels(labels, **choice).names
+    assert chosen == (list(map(str, labels.columns[1:])) if expected is None else expected)
+
+
+@pytest.mark.parametrize("columns", [slice(0, 2), 0.5, np.array([True, False, True]), [None]])
+@pytest.mark.parametrize("names", [["a", "b", "c"], None])
+def test_columns__that_are_no_names_are_refused_in_a_line(columns, names):
+    labels = np.array([[0, 1, 2], [1, 0, 2], [1, 1, 0]])
+    table = labels if names is None else pd.DataFrame(labels, columns=names)
+    with pytest.raises(UnknownColumnError, match=r"no column|0 to 2"):
+        Ensemble.from_labels(table, columns=columns)
