@@ -400,6 +400,8 @@ def scan_ids(source: Source, name: str, *, is_index: bool = False) -> Ids:
     file without types, ids are whole numbers if all of them look like ones that are written without zeros in
     front; else text, as it is in the file.
     """
+    import pyarrow as pa
+
     parts: list[Any] = []
     n_objects = 0
     try:
@@ -409,6 +411,8 @@ def scan_ids(source: Source, name: str, *, is_index: bool = False) -> Ids:
                 parts.append(canonical(raw, name, source.where, n_objects))
                 n_objects += len(raw)
         values = joined_ids(parts, name, source.where, is_text=source.is_text)
+        parts.clear()
+        pa.default_memory_pool().release_unused()  # of what was read, which the process would keep
         refuse_repeated_ids(values, name, source.where)
     except InvalidIdsError as error:
         if not is_index:
