@@ -122,7 +122,7 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     as_cut = cuts[ONCE].of_objects
     found = {name: moved(cut.of_objects) for name, cut in cuts.items()}
     placing: dict[str, tuple[str, Any]] = {
-        "spectrum": ("most_probable", lambda *given: given[-1]),
+        "spectrum": ("most_probable", lambda *given, **_: given[-1]),
         "no errors": ("ERROR_RATES", {0.0: 1.0}),
     }
     for variant, (what, other) in placing.items():
