@@ -143,7 +143,7 @@ class Ensemble(Objects):
         Raises InvalidInputError for labels that are neither whole numbers nor text, for an empty or ragged
         matrix, and for a partition without any label.
         """
-        is_whole = all(given is None for given in (id, columns, drop, missing, header))
+        is_whole = id is None and columns is None and drop is None and missing is None and header is None
         if type(x) is np.ndarray and x.ndim == 2 and x.size and x.dtype.kind in "biuf" and is_whole:
             provenance: dict[str, Any] = {"made_by": "from_labels", "source": "ndarray"}
             return Ensemble(*building.of_array(x, names, provenance))

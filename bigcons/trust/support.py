@@ -146,7 +146,7 @@ class Halves(NamedTuple):
             np.add.at(shared, (placed[2 * number], placed[2 * number + 1]), 1.0)
             trees = pair[0].trees[name], pair[1].trees[name]
             tables, of_sides = (shared, shared.T), (shared.sum(axis=1), shared.sum(axis=0))
-            joined = np.array([pairs_of(of).sum() for of in (shared, *of_sides)])
+            joined = np.array([pairs_of(shared).sum(), *map(np.sum, map(pairs_of, of_sides))])
             for K in range(max(most, G), 0, -1):
                 both = enumerate(zip(trees, tables, of_sides, rows, strict=True))
                 for at, (tree, table, sizes, row) in both:

@@ -173,7 +173,7 @@ def test_a_table_that_is_not_explained_is_read_as_it_was_meant_or_refused(table,
         assert values_of(found) == meant
 
 
-NAMES = [
+CHOICES = [
     ([0.5, 1.0, 1.5], {"columns": [0.5, 1.5]}, ["0.5", "1.5"]),
     ([0.5, 1.0, 1.5], {"columns": 0.5}, ["0.5"]),
     ([("a", "v"), ("a", "w"), ("b", "v")], {"columns": [("a", "v")]}, ["('a', 'v')"]),
@@ -183,7 +183,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("names", "choice", "expected"), NAMES)
+@pytest.mark.parametrize(("names", "choice", "expected"), CHOICES)
 def test_columns__are_chosen_by_names_of_any_type_in_any_list(names, choice, expected):
     labels = pd.DataFrame([[0, 1, 2], [1, 0, 2], [1, 1, 0]], columns=names)
     chosen = Ensemble.from_labels(labels, **choice).names
