@@ -13,7 +13,10 @@ import string
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Any
+
+from features_data import CHOOSING, REPORTING
 
 ROOT = Path(__file__).parents[1]
 
@@ -71,6 +74,21 @@ def mean_accuracy() -> dict[str, str]:
         "next": f"{best[best[0] == found['tree']]:.3f}",
         "real": f"{sum(sorted(real.values(), reverse=True)[:4]) / 4:.2f}",
     }
+
+
+def from_features(left_out: str = "") -> dict[str, str]:
+    """Return the mean adjusted Rand index of contenders, by half, of features without one set."""
+    lines = (ROOT / "benchmarks/results/features.jsonl").read_text(encoding="utf-8").splitlines()
+    values: dict[str, list[float]] = {}
+    for row in map(json.loads, lines):
+        if row["set"] != left_out:
+            half = (
+                "choosing" if row["set"] in CHOOSING else "reporting" if row["set"] in REPORTING else "shapes"
+            )
+            given = "" if row["given"] else "free_"
+            name = re.sub(r"\W+", "_", row["contender"]).lower()
+            values.setdefault(f"{given}{name}_{half}", []).append(row["ari"])
+    return {name: f"{mean(of):.2f}"[1 * (mean(of) < 0.995) :] for name, of in values.items()}
 
 
 def by_group(method: str) -> dict[str, str]:
@@ -247,6 +265,20 @@ COST = (
     "`PCC`, ten clusters asked for. The peak memory of the tree is {few} MB for a million objects and {many} "
     "MB for a hundred million"
 )
+CLUSTERED = (
+    "it finds all ten shapes ({default_shapes}; k-means {k_means_shapes}), and has a mean ARI of"
+    " {default_choosing} on the choosing half, more than any single clustering (Leiden's method"
+    " {leiden_choosing}, k-means {k_means_choosing}), but {default_reporting} on the reporting half, where"
+    " k-means and Ward's method have {k_means_reporting} and {ward_reporting}"
+)
+CLUSTERED_BUT_ONE = "they have {k_means_reporting}, {ward_reporting} and the default {default_reporting}"
+BY_HBGF = (
+    "HBGF of the same ensemble has {default_hbgf_choosing} and {default_hbgf_reporting}, and"
+    " {default_hbgf_shapes} on shapes. Without a number the default has {free_default_choosing} and"
+    " {free_default_reporting}, k-means with the best silhouette {free_k_means_choosing} and"
+    " {free_k_means_reporting}"
+)
+BY_TREES = "the trees alone have {default_trees_reporting}, and {default_reporting} with it"
 LARGE, LARGEST = partial(solve, "tree", 100), partial(solve, "tree", 1000)
 BILLION = "a billion in 20 partitions: {minutes} minutes and {gb} GB"
 PAPER = {
@@ -278,6 +310,9 @@ FIGURES: list[tuple[str, str, Callable[[], dict[str, str]]]] = [
     *((page, MEAN, mean_accuracy) for page in ("README.md", "docs/index.md")),
     *(("docs/paper/paper.md", sentence, figures) for sentence, figures in PAPER.items()),
     ("docs/comparison.md", "| a billion objects, {gb} GB |", LARGEST),
+    *(("docs/comparison.md", sentence, from_features) for sentence in (CLUSTERED, BY_HBGF)),
+    ("docs/comparison.md", CLUSTERED_BUT_ONE, partial(from_features, "BASEHOCK")),
+    ("docs/methods.md", BY_TREES, from_features),
     ("docs/comparison.md", MILLION, lambda: million("coarse")),
     ("docs/large-data.md", COST, cost),
     ("docs/large-data.md", "result is written, and {label} nanoseconds for each of its labels", cost),
