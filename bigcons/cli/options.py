@@ -66,9 +66,12 @@ def with_options(message: str, flags: Mapping[str, str]) -> str:
     """Return a message of the library with the options of a command in the place of parameters."""
 
     def as_option(match: re.Match[str]) -> str:
-        return f"{flags[match[1]]} {match[2] or ''}" if match[1] in flags else match[0]
+        if match[1] not in flags:
+            return match[0]
+        flag = flags[match[1]]
+        return f"no {flag}" if match[0].endswith("=None") else f"{flag} {match[2] or ''}"
 
-    return re.sub(r"(?<![\w/])(\w+)=(?:'([^']*)'|(?=[^\s=]))", as_option, _OPTION.sub(r"\1", message))
+    return re.sub(r"(?<![\w/])(\w+)=(?:'([^']*)'|None\b|(?=[^\s=]))", as_option, _OPTION.sub(r"\1", message))
 
 
 @contextmanager

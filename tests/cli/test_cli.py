@@ -483,7 +483,7 @@ def test_scheduler__is_an_address_without_a_scheme(run, tmp_path, monkeypatch):
         ),
         ("memory=1 MB cannot hold it", "--memory 1 MB cannot hold it"),
         ("n_clusters=3 may do", "-k 3 may do"),
-        ("made with random_state=None, not 1", "made with --random-state None, not 1"),
+        ("made with random_state=None, not 1", "made with no --random-state, not 1"),
         ("sample=0.5 of part/n_clusters=3/x.csv", "sample=0.5 of part/n_clusters=3/x.csv"),
     ],
 )

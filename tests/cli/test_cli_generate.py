@@ -145,7 +145,7 @@ def test_run__refuses_other_options_than_those_of_an_unfinished_run_before_it_re
     monkeypatch.setattr("bigcons.generate.training.measure", Mock(side_effect=AssertionError))
     refused = run(f"{line} --missing Oslo")
     assert refused.exit_code == 1
-    assert "holds an unfinished run with --missing None, not ['Oslo']" in refused.stderr
+    assert "holds an unfinished run with no --missing, not ['Oslo']" in refused.stderr
 
 
 def test_run__reads_no_features_again_that_have_not_changed_since_its_ensemble_was_made(run, monkeypatch):
@@ -184,7 +184,7 @@ def customers():
 @pytest.mark.parametrize(
     ("first", "second", "told"),
     [
-        ("", "--categorical zip", "--categorical None, not ['zip']"),
+        ("", "--categorical zip", "no --categorical, not ['zip']"),
         ("--missing Oslo", "", "--missing ['Oslo'], not None"),
         ("--drop zip", "--columns zip,age", "--columns ['age', 'city'], not ['zip', 'age']"),
         ("", "--n-clusters 3", "--n-clusters [2, 2], not [3, 3]"),
@@ -227,7 +227,7 @@ def test_run__generates_and_solves_and_finds_its_results(run, tmp_path):
         ("-k 4", "was made with -k 3, not 4"),
         ("-m best", "was made with -m ConsensusTree, not BEST"),
         ("--random-state 1", "seed=0, not 1"),
-        ("--min-size 9", "was made with --min-size None, not 9"),
+        ("--min-size 9", "was made with no --min-size, not 9"),
         ("--n-partitions 17", "was made with --n-partitions 16, not 17"),
     ):
         other = run(f"{RUN} {options}")

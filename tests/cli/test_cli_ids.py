@@ -102,7 +102,7 @@ REPEATED = {
         "",
         "--id customer, not None",
     ),
-    "import --pairs pairs.csv -o out.zarr": ("-o", "--n-objects 5 -o", "--n-objects None, not 5"),
+    "import --pairs pairs.csv -o out.zarr": ("-o", "--n-objects 5 -o", "no --n-objects, not 5"),
     "import --pairs drawn.parquet -o out.zarr": ("drawn", "again", "source=drawn.parquet, not again.parquet"),
     "sample e.zarr -o out.zarr --per-object 4": ("4", "5", "--per-object 4.0, not 5.0"),
 }
