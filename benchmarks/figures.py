@@ -16,7 +16,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from features_data import CHOOSING, REPORTING
+from accuracy_report import read_rows
+from features import RESULTS, VIEWS, scores_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -78,17 +79,15 @@ def mean_accuracy() -> dict[str, str]:
 
 def from_features(left_out: str = "") -> dict[str, str]:
     """Return the mean adjusted Rand index of contenders, by half, of features without one set."""
-    lines = (ROOT / "benchmarks/results/features.jsonl").read_text(encoding="utf-8").splitlines()
-    values: dict[str, list[float]] = {}
-    for row in map(json.loads, lines):
-        if row["set"] != left_out:
-            half = (
-                "choosing" if row["set"] in CHOOSING else "reporting" if row["set"] in REPORTING else "shapes"
-            )
-            given = "" if row["given"] else "free_"
-            name = re.sub(r"\W+", "_", row["contender"]).lower()
-            values.setdefault(f"{given}{name}_{half}", []).append(row["ari"])
-    return {name: f"{mean(of):.2f}"[1 * (mean(of) < 0.995) :] for name, of in values.items()}
+    rows = [row for row in read_rows(RESULTS / "features.jsonl") if row["set"] != left_out]
+    values = {}
+    for given, prefix in ((True, ""), (False, "free_")):
+        for contender, scores in scores_of(rows, given).items():
+            name = prefix + re.sub(r"\W+", "_", contender).lower()
+            for half, names in VIEWS.items():
+                ari = mean(scores[data]["ari"] for data in names if data in scores)
+                values[f"{name}_{half}"] = f"{ari:.2f}".lstrip("0")
+    return values
 
 
 def by_group(method: str) -> dict[str, str]:
