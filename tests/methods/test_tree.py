@@ -374,3 +374,14 @@ def test_partitions_that_are_all_alike__are_the_consensus(sizes, n_partitions):
     labels[-1, 0] = -1
     found = ConsensusTree(len(sizes), random_state=0).fit(labels).labels_
     assert adjusted_rand(classes, found) == 1.0
+
+
+def test_min_size__takes_clusters_further_down_the_tree_for_ones_that_are_too_small():
+    draw, classes = np.random.default_rng(0), np.repeat(np.arange(6), [500, 300, 140, 60, 40, 3])
+    labels = np.stack([np.where(classes == 4, 3 + u % 2, classes) for u in range(12)], axis=1)
+    wrong = (draw.random(labels.shape) < 0.05) & (classes[:, None] < 5)
+    labels = np.where(wrong, draw.integers(5, size=labels.shape), labels)
+    plain, sized = (quiet(ConsensusTree(5, random_state=0, min_size=least), labels) for least in (1, 10))
+    assert np.bincount(plain.labels_)[-1] == 3
+    assert sized.n_clusters_ == 5
+    assert adjusted_rand(classes[:-3], sized.labels_[:-3]) > 0.97
