@@ -100,10 +100,10 @@ class DataBudget(NamedTuple):
             raise MemoryBudgetError(words, needed=total, budget=budget)
 
 
-def beside_processes(memory: str | float | None, taken: int) -> DataBudget:
+def beside_processes(memory: str | float | None, taken: int = PROCESS_BYTES) -> DataBudget:
     """Return what ``memory`` leaves for data beside ``taken`` bytes of processes; 4 GB if it is None.
 
-    It is negative if the processes take more.
+    By default they are one process. What is left is negative if the processes take more.
     """
     if memory is None:
         return DataBudget(DEFAULT_DATA_BYTES, taken)

@@ -13,7 +13,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.generate.training import check_range, fitted_kmeans, measure, quiet_scikit_learn
 from bigcons.io.features import open_features
 from bigcons.io.sources import columns_source
-from bigcons.memory import PROCESS_BYTES, beside_processes
+from bigcons.memory import beside_processes
 from bigcons.partitioners import graph_of, partition_graph, partition_hypergraph
 from bigcons.progress import progress
 from bigcons.run.engine import one_thread
@@ -98,7 +98,7 @@ def diverse(
     for name in names:
         check_choice("algorithms", name, tuple(CLUSTERERS))
     check_flag("standardize", standardize)
-    budget = beside_processes(memory, PROCESS_BYTES)
+    budget = beside_processes(memory)
     seed, numbers = resolve_seed(random_state), range(low, high + 1)
     data = open_features(features)
     if high >= data.n_objects:

@@ -28,7 +28,7 @@ from bigcons.io.sources import (
     provenance_of_files,
     refuse_inputs,
 )
-from bigcons.memory import PROCESS_BYTES, Block, DataBudget, beside_processes, format_size, row_blocks
+from bigcons.memory import Block, DataBudget, beside_processes, format_size, row_blocks
 from bigcons.progress import progress
 from bigcons.store import building
 from bigcons.store.building import SoftSources, read_long, read_runs, write_store
@@ -205,7 +205,7 @@ class Ensemble(Objects):
             if out is not None and _prepared(out, overwrite, provenance, runs):
                 return Ensemble.open(out)
             read = read_runs(runs, names, stack, ids=ids, on_disk=out is not None, **how)
-            return _reshaped(read, provenance, out, overwrite, beside_processes(memory, PROCESS_BYTES))
+            return _reshaped(read, provenance, out, overwrite, beside_processes(memory))
 
     @classmethod
     def from_long(
@@ -252,7 +252,7 @@ class Ensemble(Objects):
         provenance = {"made_by": "from_long", **provenance_of_files(table, {**columns, **how})}
         if out is not None and _prepared(out, overwrite, provenance, table):
             return Ensemble.open(out)
-        budget = beside_processes(memory, PROCESS_BYTES)
+        budget = beside_processes(memory)
         read = read_long(select(table, columns=[object, partition, label], **how), budget=budget)
         n_objects, n_partitions = read.header.n_objects, len(read.header.names)
         size = n_objects * n_partitions * read.header.dtype.itemsize
@@ -751,7 +751,7 @@ def ensemble_of(
     if out is None:
         return Ensemble(*building.hold(building.content_of(source, provenance, **how)))
     commit.refuse_existing(out, overwrite, KIND)
-    budget = beside_processes(memory, PROCESS_BYTES)
+    budget = beside_processes(memory)
     content = building.content_of(source, provenance, budget=budget, **how)
     return ensemble_of_content(content, out, overwrite=overwrite)
 

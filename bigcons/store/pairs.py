@@ -28,7 +28,7 @@ from bigcons.io.sources import (
     reading,
     refuse_inputs,
 )
-from bigcons.memory import PROCESS_BYTES, Block, DataBudget, beside_processes, row_blocks
+from bigcons.memory import Block, DataBudget, beside_processes, row_blocks
 from bigcons.store import pair_rows
 from bigcons.store.building import read_pairs
 from bigcons.store.store import Objects, Store, consistent
@@ -358,7 +358,7 @@ def import_pairs(
     if not overwrite and commit.is_finished_import(out, made, provenance):
         return PairTable.open(out)
     commit.refuse_existing(out, overwrite, pair_rows.KIND)
-    table = _loaded(source, provenance, n_objects, beside_processes(memory, PROCESS_BYTES))
+    table = _loaded(source, provenance, n_objects, beside_processes(memory))
     return table.save(out, overwrite=overwrite)
 
 
