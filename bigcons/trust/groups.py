@@ -390,7 +390,7 @@ def most_probable(
         np.maximum(scores, evidence + (0.0 if free_errors else np.log(frequency)), out=scores)
     scores += np.log(sizes)
     scores = np.where(incidence @ T > 0, scores, -np.inf).round(9)
-    is_moved = (scores.max(axis=1) > scores[at]) & (np.diff(incidence.indptr) > 0) & (groups >= 0)
+    is_moved = (scores.max(axis=1) > scores[at]) & (groups >= 0)
     return np.where(is_moved, scores.argmax(axis=1), groups)
 
 
