@@ -15,17 +15,7 @@ import click
 
 import bigcons as bc
 from bigcons.cli import options as cli
-from bigcons.cli.options import (
-    CHOSEN,
-    PATH,
-    READING,
-    argument,
-    command,
-    emit,
-    option,
-    output_option,
-    table,
-)
+from bigcons.cli.options import CHOSEN, PATH, READING, argument, command, emit, option, output_option, table
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.memory import PROCESS_BYTES, check_all, parse_size
 

@@ -77,10 +77,7 @@ class AgreementSums(NamedTuple):
 
 
 def agreement_sums(
-    labels: np.ndarray,
-    offsets: np.ndarray,
-    memberships: np.ndarray,
-    weights: Weights | None = None,
+    labels: np.ndarray, offsets: np.ndarray, memberships: np.ndarray, weights: Weights | None = None
 ) -> AgreementSums:
     """Return the sums over a block's objects under the given memberships (rows, K) float32."""
     K, powers = memberships.shape[1], np.zeros(2)

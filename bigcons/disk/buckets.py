@@ -28,14 +28,7 @@ from obstore import exceptions
 from obstore.store import ObjectStore, from_url
 
 from bigcons import errors
-from bigcons.disk.files import (
-    MOST_BYTES,
-    READ_AHEAD,
-    checked_size,
-    is_running,
-    machine,
-    read_json,
-)
+from bigcons.disk.files import MOST_BYTES, READ_AHEAD, checked_size, is_running, machine, read_json
 
 _URL = re.compile(r"([a-z0-9]+)://([^/]+)/+(.+)", re.IGNORECASE | re.DOTALL)
 

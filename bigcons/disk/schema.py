@@ -13,11 +13,7 @@ import numpy as np
 
 FORMAT_VERSION = 2
 
-KINDS = {
-    "ensemble": "an ensemble of partitions",
-    "pairs": "a table of pairs",
-    "consensus": "a consensus",
-}
+KINDS = {"ensemble": "an ensemble of partitions", "pairs": "a table of pairs", "consensus": "a consensus"}
 """Kinds of stores, as described in messages."""
 
 MISSING = -1

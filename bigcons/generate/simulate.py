@@ -126,11 +126,7 @@ def mask_labels(ensemble: object, share: float, *, random_state: SeedLike = None
 
 
 def noisy_copies(
-    labels: Any,
-    *,
-    n_partitions: int = 8,
-    noise: float,
-    random_state: SeedLike = None,
+    labels: Any, *, n_partitions: int = 8, noise: float, random_state: SeedLike = None
 ) -> Ensemble:
     """Return an ensemble, in memory, of copies of one clustering with noise and permuted labels.
 

@@ -9,13 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigcons.generate.training import (
-    ClusterCount,
-    Scheme,
-    choose_sample_rows,
-    measure,
-    train_centers,
-)
+from bigcons.generate.training import ClusterCount, Scheme, choose_sample_rows, measure, train_centers
 from bigcons.io.features import FeatureEncoding, Features, encoded_features, open_features
 from bigcons.memory import Block
 from bigcons.run.engine import HasClient, open_engine

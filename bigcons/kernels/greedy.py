@@ -88,11 +88,7 @@ def weigh(counts, sizes, n_seen, F, C, a, seen, base, a_without, b_without, befo
             u = seen[j]
             here, size = counts[b, base[j]], sizes[b, u]
             after += weighted_nmi(
-                a_without[j] + F[here + 1] - F[here],
-                b_without[j] + F[size + 1] - F[size],
-                C[u],
-                n_seen[u],
-                F,
+                a_without[j] + F[here + 1] - F[here], b_without[j] + F[size + 1] - F[size], C[u], n_seen[u], F
             )
         gains[b] = after - before
 

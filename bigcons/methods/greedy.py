@@ -357,10 +357,7 @@ class BEST(ConsensusClusterer):
 
 
 def average_criteria(
-    overlaps: np.ndarray,
-    offsets: np.ndarray,
-    candidates: np.ndarray,
-    criterion: str,
+    overlaps: np.ndarray, offsets: np.ndarray, candidates: np.ndarray, criterion: str
 ) -> np.ndarray:
     """Return the average criterion (M,) of each candidate with all partitions, NaN for the others.
 

@@ -703,10 +703,7 @@ def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, budget: Da
 
 
 def cut_blocks(
-    pairs: PairTable,
-    most: int = 16,
-    least_entries: int = 1 << 16,
-    objects_at_once: int = 1 << 20,
+    pairs: PairTable, most: int = 16, least_entries: int = 1 << 16, objects_at_once: int = 1 << 20
 ) -> list[Block]:
     """Return blocks of equal cost; the tiles, if the pairs were sampled in tiles.
 

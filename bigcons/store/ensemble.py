@@ -32,14 +32,7 @@ from bigcons.memory import Block, DataBudget, beside_processes, format_size, row
 from bigcons.progress import progress
 from bigcons.store import building
 from bigcons.store.building import SoftSources, read_long, read_runs, write_store
-from bigcons.store.ensemble_store import (
-    KIND,
-    Categories,
-    Content,
-    Header,
-    StoredRows,
-    write_ensemble,
-)
+from bigcons.store.ensemble_store import KIND, Categories, Content, Header, StoredRows, write_ensemble
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.store import Objects, ids_of
 from bigcons.validation import check_choice, check_int, check_rows

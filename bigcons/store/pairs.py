@@ -20,14 +20,7 @@ from bigcons.disk.arrays import ArrayAppender, digest_text, rows_digest
 from bigcons.disk.files import StorePath, corrupt
 from bigcons.disk.places import local_path, place_of
 from bigcons.disk.schema import arrays_of
-from bigcons.io.sources import (
-    describe,
-    is_parquet,
-    open_source,
-    provenance_of_files,
-    reading,
-    refuse_inputs,
-)
+from bigcons.io.sources import describe, is_parquet, open_source, provenance_of_files, reading, refuse_inputs
 from bigcons.memory import Block, DataBudget, beside_processes, row_blocks
 from bigcons.store import pair_rows
 from bigcons.store.building import read_pairs

@@ -54,13 +54,7 @@ if TYPE_CHECKING:
 Use = TypeVar("Use")
 
 
-def trust(
-    x: Any,
-    labels: Any,
-    *,
-    memberships: Any = None,
-    client: object = None,
-) -> Trust:
+def trust(x: Any, labels: Any, *, memberships: Any = None, client: object = None) -> Trust:
     """Return which labels of a consensus to trust, and tables of its clusters and of the partitions.
 
     The confidence of an object is the probability that its label is right, times the support of its cluster

@@ -322,12 +322,7 @@ def levels_of(groups: Groups) -> tuple[np.ndarray, np.ndarray]:
 
 
 def judge(
-    sample: Sample,
-    groups: Groups,
-    n_groups: int,
-    rows: np.ndarray,
-    least: int = 1,
-    most: int | None = None,
+    sample: Sample, groups: Groups, n_groups: int, rows: np.ndarray, least: int = 1, most: int | None = None
 ) -> Search:
     """Return the choice by at most ``n_groups`` groups of a sample, the objects ``rows``.
 

@@ -137,10 +137,7 @@ def test_place__refuses_what_it_cannot_do_in_one_line(made):
     (made / "short.csv").write_text("city,age\nBern,3\n")
     result = bigcons(made, "place short.csv --with out/ -o x.csv")
     assert "short.csv has no column 'joined'; choose one of city, age" in result.output
-    for method, words in (
-        ("best", "because BEST did not store it"),
-        ("ivc", "memberships"),
-    ):
+    for method, words in (("best", "because BEST did not store it"), ("ivc", "memberships")):
         solved = bigcons(made, f"solve out/ensemble.zarr -m {method} -k 3 -o {method}.zarr")
         assert solved.exit_code == 0, solved.output
         result = bigcons(made, f"place new.csv --with {method}.zarr -o x.csv --memberships")

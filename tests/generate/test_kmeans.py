@@ -14,11 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bigcons import datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.generate.training import (
-    Scheme,
-    Subset,
-    measure,
-)
+from bigcons.generate.training import Scheme, Subset, measure
 from bigcons.io.features import Features, open_features
 from bigcons.memory import PROCESS_BYTES
 from bigcons.methods import CSPA, MCLA, MixtureModel

@@ -11,14 +11,7 @@ from sklearn.datasets import make_blobs
 
 from bigcons import Consensus, Ensemble, datasets, generate
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.generate.diverse import (
-    CLUSTERERS,
-    SETS,
-    correlation,
-    cosine,
-    euclidean,
-    jaccard,
-)
+from bigcons.generate.diverse import CLUSTERERS, SETS, correlation, cosine, euclidean, jaccard
 from bigcons.kernels.draws import draw_labels
 from bigcons.metrics import matching_accuracy
 from tests.naive import categorical as naive
@@ -174,11 +167,7 @@ def test_noisy_copies__take_any_labels_and_keep_gaps():
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"noise": 1.5}, "noise=1.5"),
-        ({"noise": 0.1, "n_partitions": 0}, "n_partitions=0"),
-    ],
+    ("how", "message"), [({"noise": 1.5}, "noise=1.5"), ({"noise": 0.1, "n_partitions": 0}, "n_partitions=0")]
 )
 def test_noisy_copies__say_what_is_wrong(how, message):
     with pytest.raises(InvalidInputError, match=message):

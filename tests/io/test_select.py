@@ -11,12 +11,7 @@ import pytest
 from pyarrow import parquet
 
 import bigcons as bc
-from bigcons.errors import (
-    InvalidIdsError,
-    StoreExistsError,
-    StoreNotFoundError,
-    UnknownColumnError,
-)
+from bigcons.errors import InvalidIdsError, StoreExistsError, StoreNotFoundError, UnknownColumnError
 from bigcons.io.features import open_features
 from bigcons.io.sources import open_source
 from bigcons.store.ensemble import import_labels

@@ -187,10 +187,7 @@ def test_dask__delayed_and_chunks_of_another_shape_than_declared_are_refused():
 
     for shape in ((5, 3), (11, 3)):
         array = dask.array.concatenate([chunk((10, 3), (10, 3)), chunk(shape, (10, 3))])
-        with pytest.raises(
-            InvalidInputError,
-            match=r"rows where [12]0 are declared",
-        ):
+        with pytest.raises(InvalidInputError, match=r"rows where [12]0 are declared"):
             generate.kmeans(array, n_partitions=2, n_clusters=2, random_state=0)
     unknown = dask.array.concatenate([chunk((7, 3), (np.nan, 3)), chunk((4, 3), (np.nan, 3))])
     assert sum(len(rows) for rows in open_source(unknown, "features").batches(5)) == 11

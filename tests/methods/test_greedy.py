@@ -58,10 +58,7 @@ def test_seven_objects__greedy_reaches_the_optimum_from_every_complete_labeling(
     assert model.objective_ == pytest.approx(0.717818, abs=5e-7)
 
 
-@given(
-    labels=label_matrices(min_objects=4, max_objects=25, max_partitions=5),
-    k=st.integers(1, 4),
-)
+@given(labels=label_matrices(min_objects=4, max_objects=25, max_partitions=5), k=st.integers(1, 4))
 def test_greedy__reports_the_anmi_and_ends_where_no_single_move_helps(labels, k):
     ensemble = Ensemble.from_labels(labels)
     model = GreedyANMI(k).fit(ensemble)

@@ -196,7 +196,7 @@ def test_parameters__are_each_read_by_the_code_of_the_method(method):
                 continue
             read |= set(re.findall(r'self(?:\.|, ")(\w+)', inspect.getsource(function)))  # or by getattr
     indirect = {  # read by name, or of the estimator
-        "choose_problem": ("solver", "divergence", "pairs", "weights", "memory", "n_init", "max_iter", "tol"),
+        "choose_problem": ("solver", "divergence", "pairs", "weights", "memory", "n_init", "max_iter", "tol")
     }
     assert set(parameters_of(method)) <= read | {name for names in indirect.values() for name in names}
 

@@ -16,12 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
-from bigcons import (
-    METHODS,
-    PCC,
-    ConsensusClustering,
-    EnsembleGenerator,
-)
+from bigcons import METHODS, PCC, ConsensusClustering, EnsembleGenerator
 from bigcons.datasets import ce_8d5k
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import adjusted_rand
@@ -203,10 +198,7 @@ def test_consensus_of_features__is_searched_in_a_pipeline(blobs):
     generator = EnsembleGenerator(15)
     pipeline = make_pipeline(StandardScaler(), ConsensusClustering(generator=generator, random_state=0))
     pipeline.set_output(transform="pandas")
-    grid = {
-        "consensusclustering__n_clusters": [2, 5],
-        "consensusclustering__generator__n_partitions": [10],
-    }
+    grid = {"consensusclustering__n_clusters": [2, 5], "consensusclustering__generator__n_partitions": [10]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         search = GridSearchCV(pipeline, grid, scoring="adjusted_rand_score", cv=2, error_score="raise")

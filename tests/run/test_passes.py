@@ -10,10 +10,7 @@ import pytest
 from bigcons import METHODS, Consensus, Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.checkpoint import FileBlocks, Snapshots
-from bigcons.errors import (
-    ConvergenceWarning,
-    UnlabeledObjectsWarning,
-)
+from bigcons.errors import ConvergenceWarning, UnlabeledObjectsWarning
 from bigcons.memory import Block
 from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.run.engine import SerialEngine, fold

@@ -10,10 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons.disk import commit
-from bigcons.errors import (
-    CorruptStoreError,
-    InvalidInputError,
-)
+from bigcons.errors import CorruptStoreError, InvalidInputError
 from bigcons.metrics import trust
 from bigcons.store.consensus import Consensus
 from tests.support.stores import change_head, write_consensus

@@ -16,13 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigcons import PCC, Ensemble, PairTable
-from bigcons.errors import (
-    BigconsError,
-    CorruptStoreError,
-    InvalidInputError,
-    StoreError,
-    StoreExistsError,
-)
+from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError, StoreExistsError
 from bigcons.store import ensemble_store
 from bigcons.store.ensemble import import_labels
 from tests.support.stores import names_in, of_rows, values_of, write_consensus

@@ -13,12 +13,7 @@ from bigcons.errors import InvalidInputError, NoStructureWarning
 from bigcons.metrics import adjusted_rand, trust
 from bigcons.trust.groups import ERROR_RATES, TREES, Groups, Sample, Tree, most_probable
 from bigcons.trust.placement import EXTRA
-from bigcons.trust.support import (
-    Half,
-    Halves,
-    common_objects,
-    reproduced,
-)
+from bigcons.trust.support import Half, Halves, common_objects, reproduced
 from bigcons.weights import incidence_of
 from tests.naive import support as naive
 from tests.support.strategies import label_matrices
