@@ -33,6 +33,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
+from bigcons.spectra import products_of_rows
 from bigcons.store.clusters import TRUST_ROW, Trust, arrow_table
 from bigcons.store.consensus import ConsensusWriter, write_rows
 from bigcons.store.ensemble import Ensemble, as_ensemble
@@ -154,16 +155,17 @@ class TrustSums(NamedTuple):
 
     def tables(self, ensemble: Ensemble) -> tuple[pa.Table, pa.Table]:
         """Return the tables of clusters and of partitions of `trust`."""
+        from scipy.sparse import csr_array
+
         offsets, K = ensemble.offsets, self.sizes.size
         of_partition = np.add.reduceat(self.table, offsets[:-1], axis=1)
         n_known, n_assigned, n_shared = self.agreed
         jaccard = contingency.ratio(n_shared, n_known + n_assigned - n_shared, 0.0)
-        pairs = []  # of two clusters: a pair counts once for each partition that joins, or labels, both
-        for counts in (self.table.astype(np.float64), of_partition.astype(np.float64)):
-            products = np.einsum("kb,lb->kl", counts, counts)  # not BLAS, whose sums depend on its threads
+        # pairs of objects of two clusters, once for each partition that joins them, or labels both
+        counted = self.table.astype(np.float64), of_partition.astype(np.float64)
+        joined, seen = (products_of_rows(csr_array(counts)) for counts in counted)
+        for products, counts in ((joined, counted[0]), (seen, counted[1])):
             np.fill_diagonal(products, contingency.pairs_of(counts).sum(axis=1))
-            pairs.append(products)
-        joined, seen = pairs
         share, apart = contingency.ratio(joined, seen), ~np.eye(K, dtype=bool)
         cohesion, across = share.diagonal(), np.where(apart & (seen > 0), share, -1.0)
         nearest, closest = across.argmax(axis=1), across.max(axis=1)
