@@ -9,20 +9,10 @@ import sys
 import pytest
 
 import bigcons
-from bigcons import METHODS, methods
+from bigcons import methods
 
-HEAVY = [
-    "numba",
-    "sklearn",
-    "zarr",
-    "dask",
-    "distributed",
-    "pandas",
-    "polars",
-    "scipy",
-    "pyarrow",
-    "matplotlib",
-]
+HEAVY = ["numba", "scipy", "sklearn", "zarr", "dask", "distributed"]
+HEAVY += ["pandas", "polars", "pyarrow", "matplotlib"]
 
 
 def modules_after(code):
@@ -58,13 +48,6 @@ def test_import__completes_to_public_names_alone(module):
     assert dir(found) == sorted(found.__all__)
 
 
-def test_import__offers_the_class_of_every_method_under_a_name_of_its_own():
-    classes = [METHODS[name] for name in METHODS]
-    assert len({cls.__name__ for cls in classes}) == len(classes)
-    for cls in classes:
-        assert getattr(bigcons, cls.__name__) is getattr(methods, cls.__name__) is cls
-
-
 @pytest.mark.parametrize("package", [bigcons, methods])
 def test_import__tells_type_checkers_of_every_public_name(package):
     nodes = ast.walk(ast.parse(inspect.getsource(package)))
@@ -79,11 +62,3 @@ def test_import__tells_type_checkers_of_every_public_name(package):
 def test_import__refuses_unknown_names(package):
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         package.nothing  # noqa: B018
-
-
-def test_methods__name_the_choice_for_an_unknown_one():
-    with pytest.raises(
-        KeyError, match=r"^method='hbfg' is unknown; choose one of tree, pcc, .*Did you mean 'hbgf'\?$"
-    ):
-        METHODS["hbfg"]
-    assert METHODS.get("hbfg") is None

@@ -23,14 +23,8 @@ CEILINGS = {"lines": 21_163, "functions": 1_698, "classes": 213, "numbers": 71, 
 WALKS = {"array": (181, 27, 11), "store": (307, 36, 17), "features": (107, 15, 12)}
 """Functions, files and depth of each call, kernels left out."""
 
-OUTSIDE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
+OUTSIDE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE}
+OUTSIDE |= {tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
 def size(path):

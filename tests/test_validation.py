@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from bigcons.errors import InvalidInputError
 from bigcons.validation import check_choice, check_flag, check_int, check_number, check_partition_weights
+from tests.support.refusals import refused
 
 
 @given(st.integers(-5, 5), st.integers(-3, 3), st.integers(0, 3))
@@ -57,9 +58,8 @@ def test_check_flag__accepts_only_booleans(value):
 
 @pytest.mark.parametrize("check", [check_int, check_number, check_flag])
 def test_checks__show_only_the_type_of_long_values(check):
-    with pytest.raises(InvalidInputError, match=r"x=<ndarray> (has type ndarray|is not)") as refusal:
+    with refused(r"x=<ndarray> (has type ndarray|is not)"):
         check("x", np.zeros((40, 40)))
-    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("value", ["w", None, 1])

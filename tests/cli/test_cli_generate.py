@@ -1,7 +1,5 @@
 """``bigcons generate`` with every scheme, and ``bigcons run``, which is short for it and ``solve``."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

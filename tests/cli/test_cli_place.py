@@ -1,7 +1,5 @@
 """``bigcons place``: from a CSV file as people have it to new rows in clusters, nothing cleaned by hand."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

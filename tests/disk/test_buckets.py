@@ -23,23 +23,13 @@ from click.testing import CliRunner
 from pyarrow import csv, fs, parquet
 
 import bigcons
-from bigcons import PCC, Consensus, Ensemble, PairTable, coassociation, generate
+from bigcons import PCC, Consensus, Ensemble, PairTable, coassociation, errors, generate
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.disk import commit
 from bigcons.disk.arrays import ZarrArray
 from bigcons.disk.files import machine
 from bigcons.disk.places import place_of
-from bigcons.errors import (
-    CorruptStoreError,
-    DamagedFileError,
-    InvalidInputError,
-    MissingDependencyError,
-    StoreError,
-    StoreExistsError,
-    StoreLockedError,
-    StoreNotFoundError,
-)
 from bigcons.io.columns import select
 from bigcons.io.features import open_features
 from bigcons.io.sources import open_source
@@ -51,6 +41,7 @@ from bigcons.store.ensemble import import_labels
 from tests.support.clusters import local_client
 from tests.support.deaths import survivor_of_writes
 from tests.support.forks import Fork
+from tests.support.refusals import refused
 from tests.support.s3 import keys_below, s3_server
 from tests.support.stores import values_of, write_consensus
 
@@ -136,14 +127,14 @@ def test_ensemble__is_stored_below_its_own_url_only_and_read(bucket, url, plante
 def test_ensemble__is_replaced_once_the_new_one_is_complete(url, planted):
     planted.save(url, chunk_rows=1024)
     opened = Ensemble.open(url)
-    with pytest.raises(StoreExistsError, match="pass overwrite=True"):
+    with pytest.raises(errors.StoreExistsError, match="pass overwrite=True"):
         planted.save(url)
     before = keys_below(url)
     new = np.arange(3000)[:, None] % [2, 3]
     Ensemble.from_labels(new).save(url, overwrite=True)
     np.testing.assert_array_equal(Ensemble.open(url).read(0, 3000), new)
     assert set(before) & set(keys_below(url)) == {"zarr.json"}
-    with pytest.raises(StoreError, match="open it again"):
+    with pytest.raises(errors.StoreError, match="open it again"):
         opened.read(0, 100)
 
 
@@ -166,7 +157,7 @@ def test_new_store__that_fails_leaves_what_was_there(url, planted):
 def test_new_store__leaves_other_objects_alone(url):
     (place_of(url) / "notes.txt").write(b"mine")
     for overwrite in (False, True):
-        with pytest.raises(StoreExistsError), commit.new_store(url, overwrite):
+        with pytest.raises(errors.StoreExistsError), commit.new_store(url, overwrite):
             pass
     assert keys_below(url) == ["notes.txt"]
 
@@ -202,7 +193,7 @@ def test_sources__zarr_arrays_in_a_bucket(url, tmp_path):
     np.testing.assert_array_equal(import_labels(url, tmp_path / "e").read(0, 3000), values)
     missing = url.replace("some", "no")
     for read in (import_labels, lambda source, _: Ensemble.from_labels(source)):
-        with pytest.raises(StoreNotFoundError, match="does not exist"):
+        with pytest.raises(errors.StoreNotFoundError, match="does not exist"):
             read(missing, tmp_path / "f")
 
 
@@ -295,14 +286,14 @@ def test_features__in_a_bucket_are_read_by_workers_too(both, client):
 
 
 WRONG_TABLES = [
-    ("nothing.parquet", StoreNotFoundError, "URL does not exist; check the path"),
-    ("nothing/", StoreNotFoundError, "URL does not exist; check the path"),
-    ("notes.csv", InvalidInputError, "URL is a folder without tables"),
-    ("notes/x*.csv", StoreNotFoundError, "no file matches URL; check the path"),
-    ("*/a.csv", StoreNotFoundError, "no file matches URL; check the path"),
-    ("notes/read.me", InvalidInputError, "URL has suffix '.me'; use "),
-    ("cut.parquet", DamagedFileError, "URL cannot be read as Parquet .*; write it again"),
-    ("a.npy", InvalidInputError, "URL cannot be read from a bucket; copy it, or use Parquet"),
+    ("nothing.parquet", errors.StoreNotFoundError, "URL does not exist; check the path"),
+    ("nothing/", errors.StoreNotFoundError, "URL does not exist; check the path"),
+    ("notes.csv", errors.InvalidInputError, "URL is a folder without tables"),
+    ("notes/x*.csv", errors.StoreNotFoundError, "no file matches URL; check the path"),
+    ("*/a.csv", errors.StoreNotFoundError, "no file matches URL; check the path"),
+    ("notes/read.me", errors.InvalidInputError, "URL has suffix '.me'; use "),
+    ("cut.parquet", errors.DamagedFileError, "URL cannot be read as Parquet .*; write it again"),
+    ("a.npy", errors.InvalidInputError, "URL cannot be read from a bucket; copy it, or use Parquet"),
 ]
 
 
@@ -315,9 +306,8 @@ def test_tables__in_a_bucket_say_in_one_line_what_is_wrong(both):
     for name, error, message in WRONG_TABLES:
         url = re.escape(f"{there}/{name}".rstrip("/"))
         for read in (Ensemble.from_labels, open_features):
-            with pytest.raises(error, match=f"^{message.replace('URL', url)}") as caught:
+            with refused(f"^{message.replace('URL', url)}", error):
                 read(f"{there}/{name}")
-            assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
@@ -336,14 +326,14 @@ def test_tables__that_change_or_cannot_be_reached_while_they_are_read(suffix, tm
         reading = open_source(url, "labels").batches(500)
         next(reading)
         place_of(url).write(path.read_bytes()[:-1])
-        with pytest.raises(StoreError, match=f"^{url} has changed while it was read; read it again"):
+        with pytest.raises(errors.StoreError, match=f"^{url} has changed while it was read; read it again"):
             list(reading)
         place_of(url).write(path.read_bytes())
         reading = open_source(url, "labels").batches(500)
         next(reading)
-    with pytest.raises(StoreError, match=f"^{other} cannot be reached .*; check the network") as caught:
+    with pytest.raises(errors.StoreError, match=f"^{other} cannot be reached .*check the network") as caught:
         list(reading)
-    assert not isinstance(caught.value, DamagedFileError)
+    assert not isinstance(caught.value, errors.DamagedFileError)
 
 
 def test_large_data__example_goes_from_bucket_to_bucket(bucket):
@@ -377,7 +367,7 @@ def test_read__finds_damage(url, planted):
     for content in (whole[:40], whole[:60] + bytes([whole[60] ^ 1]) + whole[61:], b"", None):
         place.remove() if content is None else place.write(content)
         for check in (lambda: ensemble.read(2048, 2050), ensemble.verify):
-            with pytest.raises(CorruptStoreError, match="rows 2048 to"):
+            with pytest.raises(errors.CorruptStoreError, match="rows 2048 to"):
                 check()
     assert ensemble.read(0, 1024).shape == (1024, 30)
 
@@ -389,14 +379,14 @@ def test_open__rejects_heads_that_point_outside_the_store(url):
     for data in ("../planted.zarr", "data-" + "0" * 31 + "/", 3, None):
         content["attributes"]["bigcons"]["data"] = data
         place.write(json.dumps(content).encode())
-        with pytest.raises(StoreError, match="damaged"):
+        with pytest.raises(errors.StoreError, match="damaged"):
             Ensemble.open(url)
 
 
 def test_writer_lock__rejects_a_second_writer_and_is_renewed(url, planted):
     with place_of(url).lock(seconds=3.0) as check_lock:
         time.sleep(3.5)
-        with pytest.raises(StoreLockedError, match=rf"process {os.getpid()} on .*if it was killed"):
+        with pytest.raises(errors.StoreLockedError, match=rf"process {os.getpid()} on .*if it was killed"):
             planted.save(url)
         check_lock()
     planted.save(url)
@@ -409,7 +399,7 @@ def test_writer_lock__of_a_dead_writer_is_taken_over_or_expires(url):
     dead.wait()
     holder = {"process": dead.pid, "host": "here", "token": "a", "expires": time.time() + 60}
     lease.write(json.dumps({**holder, "machine": "another"}).encode())
-    with pytest.raises(StoreLockedError, match="if it was killed"), place_of(url).lock():
+    with pytest.raises(errors.StoreLockedError, match="if it was killed"), place_of(url).lock():
         pass
     for expired in ({"machine": machine()}, {"machine": "another", "expires": time.time() - 1}):
         lease.write(json.dumps({**holder, **expired}).encode())
@@ -424,16 +414,16 @@ def test_output__that_another_call_works_on_is_refused(url, stored, on_disk, cap
         arrays.write(0, Block(0, 0, 1), np.zeros((1, 5), np.float32))
         kept = keys_below(f"{url}.partial")
         for resume in (False, True):
-            with pytest.raises(StoreLockedError, match=r"zarr\.partial is being written by"):
+            with pytest.raises(errors.StoreLockedError, match=r"zarr\.partial is being written by"):
                 PCC(**SOLVE, resume=resume).fit(stored.path, out=url)
         assert "resume" not in caplog.text  # what is kept is another's
         assert keys_below(f"{url}.partial") == kept != []
         snapshots.save({}, {})
         place_of(url).sibling(".some store.zarr.partial.lock").write(b'{"token": "of another"}')
-        with pytest.raises(StoreError, match="the lock was lost to another writer"):
+        with pytest.raises(errors.StoreError, match="the lock was lost to another writer"):
             snapshots.save({}, {})
     small = Ensemble.from_labels([[0, 1], [1, 0]]).save(f"{url}.small")
-    with place_of(small.path).lock(), pytest.raises(StoreLockedError):
+    with place_of(small.path).lock(), pytest.raises(errors.StoreLockedError):
         Ensemble.open(small.path, "a").append_objects([[0, 0]])
 
 
@@ -449,7 +439,7 @@ def test_new_store__does_not_commit_under_a_lost_lock(url, planted):
 
     before = keys_below(url)
     with (
-        pytest.raises(StoreError, match="expired without renewal"),
+        pytest.raises(errors.StoreError, match="expired without renewal"),
         commit.new_store(url, overwrite=True) as folder,
     ):
         lose_the_lock(folder)
@@ -481,7 +471,7 @@ def test_pairs__are_those_of_a_disk(url, stored, planted, tmp_path, tiles):
     assert there.verify()["n_pairs"] == here.n_pairs
     key = next(key for key in keys_below(url) if key.endswith("n_agree/c/0"))
     (place_of(url) / key).remove()
-    with pytest.raises(CorruptStoreError, match="is missing"):
+    with pytest.raises(errors.CorruptStoreError, match="is missing"):
         PairTable.open(url).verify()
 
 
@@ -544,13 +534,13 @@ def test_commands__take_urls(url, tmp_path):
 
 
 def test_open__says_what_is_missing(bucket, url):
-    with pytest.raises(StoreNotFoundError, match="does not exist; check the path"):
+    with pytest.raises(errors.StoreNotFoundError, match="does not exist; check the path"):
         Ensemble.open(url)
     (place_of(url) / "notes.txt").write(b"")
-    with pytest.raises(StoreNotFoundError, match="not a bigcons store"):
+    with pytest.raises(errors.StoreNotFoundError, match="not a bigcons store"):
         Ensemble.open(url)
     for action in (Ensemble.open, Ensemble.from_labels([[0], [1]]).save):
-        with pytest.raises(StoreError, match=r"^s3://another-bucket does not exist"):
+        with pytest.raises(errors.StoreError, match=r"^s3://another-bucket does not exist"):
             action("s3://another-bucket/ensemble.zarr")
 
 
@@ -558,7 +548,7 @@ def test_open__without_obstore_names_the_extra(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "obstore"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "bigcons.disk.buckets")
-    with pytest.raises(MissingDependencyError, match=re.escape("pip install 'bigcons[s3]'")):
+    with pytest.raises(errors.MissingDependencyError, match=re.escape("pip install 'bigcons[s3]'")):
         Ensemble.open("s3://bucket/e.zarr")
 
 
@@ -582,9 +572,8 @@ def test_open__says_in_one_line_why_a_bucket_is_unreachable(url, planted, monkey
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
     for action in (Ensemble.open, planted.save, lambda url: Ensemble.from_labels(f"{url}.parquet")):
         began = time.monotonic()
-        with pytest.raises(StoreError, match=f"^s3://bucket-.* {message}") as caught:
+        with refused(f"^s3://bucket-.* {message}", errors.StoreError):
             action(url)
-        assert "\n" not in str(caught.value)
         assert time.monotonic() - began < 200
 
 
@@ -618,7 +607,7 @@ def test_buckets__say_that_credentials_are_refused(url, planted, refusing):
     refusing()
     of_table = lambda url: Ensemble.from_labels(f"{url}.parquet")  # noqa: E731
     for action in (Ensemble.open, planted.save, lambda url: place_of(url).names(), of_table):
-        with pytest.raises(StoreError, match=r"these credentials .*; check AWS_ACCESS") as caught:
+        with pytest.raises(errors.StoreError, match=r"these credentials .*; check AWS_ACCESS") as caught:
             action(url)
         assert "network" not in str(caught.value)
     assert stored.n_objects == planted.n_objects
@@ -632,6 +621,6 @@ def test_read__distinguishes_an_unreachable_server_from_damage(planted):
         others = ZarrArray(ensemble.stored.data / "labels")
     reads = [lambda: ensemble.read(0, 10), lambda: pairs.read(0, 10), lambda: consensus.labels]
     for read in (*reads, lambda: others[0:10]):
-        with pytest.raises(StoreError, match=f"^{other} cannot be reached") as caught:
+        with pytest.raises(errors.StoreError, match=f"^{other} cannot be reached") as caught:
             read()
-        assert not isinstance(caught.value, CorruptStoreError)
+        assert not isinstance(caught.value, errors.CorruptStoreError)

@@ -8,6 +8,7 @@ import pytest
 from bigcons.disk import commit
 from bigcons.disk.places import place_of
 from bigcons.errors import StoreError, StoreExistsError, StoreNotFoundError
+from tests.support.refusals import refused
 from tests.support.stores import names_in
 
 
@@ -99,10 +100,7 @@ def test_new_store__leaves_nothing_after_a_failure(tmp_path, overwrite):
 
 def test_new_store__clears_what_a_killed_writer_left(tmp_path):
     (tmp_path / ".s.123.partial").mkdir()
-    others = [
-        ".other.123.partial",
-        ".s.zarr.123.partial",
-    ]  # of `s.zarr`, which another process may be filling
+    others = [".other.123.partial", ".s.zarr.123.partial"]  # of what another process may be filling
     for name in others:
         (tmp_path / name).mkdir()
     make_store(tmp_path / "s", 1)
@@ -134,17 +132,15 @@ def test_read_head__rejects_every_changed_byte(tmp_path):
         except ValueError:
             same = False
         if not same:
-            with pytest.raises(StoreError, match="damaged") as caught:
+            with refused("damaged", StoreError):
                 commit.read_head(tmp_path / "s", "pairs")
-            assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"kind": "pairs"}', "[" * 100_000, "\xff"])
 def test_read_head__rejects_broken_and_foreign_json(tmp_path, text):
     (tmp_path / "zarr.json").write_text(text, encoding="latin-1")
-    with pytest.raises(StoreError, match="damaged") as caught:
+    with refused("damaged", StoreError):
         commit.read_head(tmp_path, "pairs")
-    assert "\n" not in str(caught.value)
 
 
 def change(path, **entries):

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import signal
 
 import numpy as np
@@ -14,6 +13,7 @@ from bigcons import Ensemble
 from bigcons.disk import arrays
 from bigcons.errors import CorruptStoreError, StoreError
 from tests.support.deaths import survivor_of_writes
+from tests.support.refusals import refused
 from tests.support.stores import change_head, names_in, of_rows
 
 LABELS = np.random.default_rng(0).integers(-1, 6, (4000, 30))
@@ -34,9 +34,8 @@ def assert_found_by_read_and_verify(store, row):
     """The damaged chunk is named; the others are still read."""
     ensemble = Ensemble.open(store)
     for check in (lambda: ensemble.read(row * 1024, row * 1024 + 5), ensemble.verify):
-        with pytest.raises(CorruptStoreError) as caught:
+        with refused(kind=CorruptStoreError) as caught:
             check()
-        assert "\n" not in str(caught.value)
         assert f"rows {row * 1024} to" in str(caught.value)
         assert "restore" in str(caught.value)
     other = (row + 1) % 4
@@ -92,41 +91,25 @@ def test_categories__damaged(named_store, damage):
         _ = Ensemble.open(named_store).categories
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"n_objects": 10**12},
-        {"n_objects": float("inf")},
-        {"n_objects": 10**15, "chunk_rows": 10**9},
-        {"n_objects": 0},
-        {"n_objects": "3"},
-        {"n_objects": 2.5},
-        {"names": ["a"]},
-        {"names": 3},
-        {"n_clusters": [2, 10**6]},
-        {"n_clusters": [0, 2]},
-        {"n_clusters": [2, 2**80]},
-        {"n_labeled": [3, 4]},
-        {"dtype": "object"},
-        {"dtype": "float32"},
-        {"dtype": "int64"},
-        {"chunk_rows": 10**12},
-        {"chunk_rows": 1},
-        {"digest": "0" * 16},
-        {"digest": ...},
-        {"digest": 3},
-        {"provenance": 3},
-        {"files": None},
-        {"files": {"../x": 0}},
-        {"files": {"categories.json": 0}},
-    ],
-    ids=str,
-)
+HOSTILE = {
+    "n_objects": [10**12, float("inf"), 0, "3", 2.5],
+    "names": [["a"], 3],
+    "n_clusters": [[2, 10**6], [0, 2], [2, 2**80]],
+    "n_labeled": [[3, 4]],
+    "dtype": ["object", "float32", "int64"],
+    "chunk_rows": [10**12, 1],
+    "digest": ["0" * 16, ..., 3],
+    "provenance": [3],
+    "files": [None, {"../x": 0}, {"categories.json": 0}],
+}
+CHANGES = [{name: value} for name, values in HOSTILE.items() for value in values]
+
+
+@pytest.mark.parametrize("changes", [*CHANGES, {"n_objects": 10**15, "chunk_rows": 10**9}], ids=str)
 def test_open__refuses_hostile_heads(named_store, changes):
     change_head(named_store, **changes)
-    with pytest.raises(CorruptStoreError) as caught:
+    with refused(kind=CorruptStoreError):
         Ensemble.open(named_store).verify()
-    assert "\n" not in str(caught.value)
 
 
 def test_read__refuses_more_memberships_than_there_are_before_it_lists_their_chunks(tmp_path):
@@ -134,19 +117,6 @@ def test_read__refuses_more_memberships_than_there_are_before_it_lists_their_chu
     change_head(tmp_path / "e", n_clusters=[10**10])
     with pytest.raises(CorruptStoreError, match="is missing"):
         Ensemble.open(tmp_path / "e").read(0, 3)
-
-
-@pytest.mark.filterwarnings("ignore::bigcons.errors.SuspiciousLabelsWarning")  # labels at random
-def test_read__of_a_store_that_was_replaced_never_mixes(store):
-    """Both stores have the same shape and chunks, so that nothing but the manifest tells them apart."""
-    reader = Ensemble.open(store)
-    first = reader.read(0, 1024)
-    Ensemble.from_labels(np.roll(first, 1, axis=0)).save(store, chunk_rows=1024, overwrite=True)
-    with pytest.raises(StoreError, match="changed since it was opened"):
-        reader.read(0, 1024)
-    shutil.rmtree(store)
-    with pytest.raises(StoreError, match="changed since it was opened"):
-        reader.read(0, 1024)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])

@@ -1,7 +1,5 @@
 """Every generator on a real Dask worker process: the same bits as in this process."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from pathlib import Path

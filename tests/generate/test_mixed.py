@@ -1,7 +1,5 @@
 """Ensembles in part by landmarks, what does not change their bits, and what labels new rows."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np
@@ -49,9 +47,6 @@ def check(ensemble, features):
     np.testing.assert_array_equal(made_by.centers.n_clusters, ensemble.n_clusters)
     np.testing.assert_array_equal(made_by.assign(features).labels, labels, strict=True)
     return labels
-
-
-# The bits
 
 
 def test_make__changes_bits_with_the_seed_alone(make, points, tmp_path):
@@ -104,9 +99,6 @@ def test_drawn_clusters__are_the_most_that_there_are(n_objects):
         np.testing.assert_array_equal(found, drawn)
 
 
-# Generators
-
-
 def test_ensemble_generator__is_the_function_of_its_scheme(points):
     points = points[:3000]
     schemes = {
@@ -138,9 +130,6 @@ def test_assign__of_new_rows_does_not_depend_on_the_rows_around(make, points):
     np.testing.assert_array_equal(found.labels[5000:5100], made.generator.assign(points[5000:5100]).labels)
     assert found.is_far.mean() == pytest.approx(0.01, abs=0.01)
     assert made.generator.assign(points + 100).is_far.all()
-
-
-# Kinds of features
 
 
 def odd():
@@ -186,9 +175,6 @@ def test_mixed__takes_odd_features_in_silence(name, standardize):
         assert made.n_clusters.max() == len(np.unique(features, axis=0))
 
 
-# Landmarks
-
-
 @given(
     seed=st.integers(0, 10**6),
     n_groups=st.integers(1, 5),
@@ -212,9 +198,6 @@ def test_embedding__is_that_of_the_definition(seed, n_groups, width, n_points, i
         if gaps[k - 1] > 1e-4:  # the space of these is apart from the next, whatever their signs and order
             spaces = [v[:, :k] * np.sqrt(degrees)[:, None] for v in (vectors, expected)]
             np.testing.assert_allclose(*(space @ space.T for space in spaces), atol=1e-6)
-
-
-# Shapes
 
 
 def circles(n):
@@ -319,9 +302,6 @@ def test_generator__that_is_damaged_is_found(table, tmp_path):
             ensemble.verify()
 
 
-# Sparse features
-
-
 def texts(n, width, density):
     rng = np.random.default_rng(0)
     return csr_array(random_array((n, width), density=density, format="csr", rng=rng, dtype=np.float32))
@@ -329,10 +309,8 @@ def texts(n, width, density):
 
 @pytest.mark.parametrize("train", [300, "all"])
 def test_kmeans__of_sparse_rows_is_that_of_dense_ones(train):
-    sparse, how = (
-        texts(2000, 40, 0.2),
-        {"n_partitions": 4, "n_clusters": 2, "random_state": 0, "train": train},
-    )
+    sparse = texts(2000, 40, 0.2)
+    how = {"n_partitions": 4, "n_clusters": 2, "random_state": 0, "train": train}
     found, dense = kmeans(sparse, **how), kmeans(sparse.toarray(), **how)
     pairs = zip(np.asarray(found).T, np.asarray(dense).T, strict=True)
     assert min(bc.metrics.adjusted_rand(*pair) for pair in pairs) > 0.99  # sums in another order

@@ -1,7 +1,5 @@
 """Ensembles drawn from memberships, with labels deleted, of noisy copies, and of different algorithms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +13,7 @@ from bigcons.generate.diverse import CLUSTERERS, SETS, correlation, cosine, eucl
 from bigcons.kernels.draws import draw_labels
 from bigcons.metrics import matching_accuracy
 from tests.naive import categorical as naive
+from tests.support.refusals import refused
 from tests.support.stores import values_of, write_consensus
 
 N_OBJECTS = 9000
@@ -93,9 +92,6 @@ def test_from_memberships__rejects_labels_only(tmp_path):
         drawn(Consensus.open(tmp_path / "hard.zarr"))
 
 
-# Deleted labels
-
-
 @pytest.fixture(scope="module")
 def labels():
     return np.random.default_rng(0).integers(4, size=(N_OBJECTS, 7))
@@ -147,9 +143,6 @@ def test_mask_labels__keeps_negative_numbers_that_are_labels():
 def test_mask_labels__rejects_shares_that_leave_nothing(share, message):
     with pytest.raises(InvalidInputError, match=message):
         delete(np.zeros((2, 2), dtype=int), share)
-
-
-# Noisy copies
 
 
 @given(noise=st.floats(0, 1), n=st.integers(5, 5000))
@@ -251,9 +244,8 @@ def test_hypergraph__parts_of_features_are_balanced_and_good():
     ],
 )
 def test_diverse__says_what_is_wrong_in_one_line(blobs, kwargs, message):
-    with pytest.raises(InvalidInputError, match=message) as error:
+    with refused(message):
         diverse_of(blobs[0], **kwargs)
-    assert "\n" not in str(error.value)
 
 
 def test_diverse__rejects_all_pairs_of_many_objects_with_the_number():

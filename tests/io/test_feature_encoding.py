@@ -1,7 +1,5 @@
 """Features as people have them: what columns of every kind become, in blocks and whole."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -10,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bigcons as bc
@@ -52,7 +50,6 @@ def tables(draw):
 
 
 @given(tables(), st.booleans(), st.integers(1, 39))
-@settings(deadline=None)
 def test_encoding__of_any_columns_is_finite_and_the_same_in_blocks_and_stored(table, standardize, cut):
     encoding = encoding_of(table, standardize=standardize)
     whole = encoding.transform(table)
@@ -67,7 +64,6 @@ def test_encoding__of_any_columns_is_finite_and_the_same_in_blocks_and_stored(ta
 
 
 @given(tables())
-@settings(deadline=None)
 def test_encoding__every_column_counts_the_same(table):
     encoding = encoding_of(table)
     points = encoding.transform(table).astype(float)

@@ -1,7 +1,5 @@
 """Labels and features come in through the same door: one rule for each kind of table."""
 
-from __future__ import annotations
-
 import gzip
 
 import dask.array

@@ -24,9 +24,6 @@ LAP = 1e-6
 SIX_CLASSES = 6
 
 
-# The E-step
-
-
 @st.composite
 def problems(draw):
     """Draw labels with gaps, where their base clusters begin, alpha, beta and gamma."""
@@ -63,9 +60,6 @@ def test_e_step__is_that_of_the_paper_and_its_statistics_those_of_the_rounded_ga
     assert n_labeled == sums[3]
 
 
-# The M-step, and passes
-
-
 @st.composite
 def statistics(draw):
     """Draw parameters, counts and log_means of an M-step over partitions of 2 and 3 labels, and offsets."""
@@ -81,10 +75,8 @@ def statistics(draw):
 @given(statistics(), st.sampled_from([0.001, 0.3, 5.0, 1000.0]))
 def test_best_alpha__is_the_direct_maximum(problem, start):
     _, _, log_means, n, _ = problem
-    found, expected = (
-        bce.best_alpha(np.full(3, start), log_means, n),
-        naive.best_alpha(log_means, n, bce.ALPHA_FLOOR),
-    )
+    found = bce.best_alpha(np.full(3, start), log_means, n)
+    expected = naive.best_alpha(log_means, n, bce.ALPHA_FLOOR)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
     value = naive.alpha_value(found, log_means, n)
     assert value >= naive.alpha_value(expected, log_means, n) - 1e-9 * abs(value)
@@ -126,9 +118,6 @@ def test_passes__of_relaxation_1_are_plain_em_to_the_end(relaxation, is_plain):
     assert all(at_the_maximum) == is_plain
 
 
-# The estimator
-
-
 def test_as_in_paper__reaches_by_plain_em_nearly_the_bound_of_relaxed_em():
     ensemble = planted_ensemble(300, 10, missing=0.2, random_state=0)[0]
     plain = as_in_paper("bce", SIX_CLASSES, random_state=0).fit(ensemble)
@@ -160,9 +149,6 @@ def test_fit__from_partitions_stands_missing_labels_that_a_random_start_does_not
     mean = {init: np.mean([score for _, score in results]) for init, results in runs.items()}
     assert mean["partition"] > mean["random"] + 0.05
     assert max(runs["partition"])[1] >= mean["partition"] - 0.03
-
-
-# G-BCE
 
 
 def counts_of(labels, offsets, z, K):

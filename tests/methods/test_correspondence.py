@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 
-from bigcons import Ensemble
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import ConvergenceWarning
 from bigcons.methods.correspondence import CCC, CCSVD, CCU
@@ -15,12 +14,8 @@ from tests.naive import correspondence as naive
 from tests.naive import overlaps as counted
 from tests.naive.hypergraph import noisy_copies
 from tests.support.fits import quiet
+from tests.support.stores import dense_codes
 from tests.support.strategies import label_matrices
-
-
-def dense_codes(labels):
-    ensemble = Ensemble.from_labels(labels)
-    return ensemble, np.array(ensemble.read(0, ensemble.n_objects), dtype=np.int64)
 
 
 @given(label_matrices(min_objects=4, max_objects=8, min_partitions=2, max_partitions=4, max_clusters=3))

@@ -78,22 +78,10 @@ def test_spanning_tree__equals_naive_increments_and_neighbors(n, choice):
 def test_did_matrix__equals_the_three_loops(labels, exclude_self, by_observed, choice, seed):
     rng = np.random.default_rng(seed)
     points, weights = rng.normal(size=(len(labels), 2)), rng.random(labels.shape[1]) + 0.1
-    found = did_matrix(
-        points,
-        labels,
-        normalize="observed" if by_observed else "all",
-        weights=weights,
-        exclude_self=exclude_self,
-        increments=choice,
-    )
-    expected = naive.matrix(
-        points.tolist(),
-        labels.tolist(),
-        weights=weights.tolist(),
-        choice=choice,
-        exclude_self=exclude_self,
-        by_observed=by_observed,
-    )
+    normalize, how = "observed" if by_observed else "all", {"weights": weights, "exclude_self": exclude_self}
+    found = did_matrix(points, labels, normalize=normalize, increments=choice, **how)
+    given, how = (points.tolist(), labels.tolist()), {**how, "weights": weights.tolist()}
+    expected = naive.matrix(*given, choice=choice, by_observed=by_observed, **how)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -113,14 +101,11 @@ def test_did_ranking__equals_naive_description_lengths(label_code, labels, seed)
 
 def test_pair_model__coassociation_has_the_dendrogram_of_eac(moons):
     points, truth, labels = moons
-    weights = np.random.default_rng(0).uniform(
-        0.5, 1.5, labels.shape[1]
-    )  # with which few distances are equal
+    weights = np.random.default_rng(0).uniform(0.5, 1.5, labels.shape[1])  # so that few distances are equal
     for method in ("single", "average"):
         expected = EAC(2, linkage=method, weights=weights).fit(labels)
-        model = DID(2, features=points, linkage=method, pair_model="coassociation", weights=weights).fit(
-            labels
-        )
+        how = {"linkage": method, "pair_model": "coassociation", "weights": weights}
+        model = DID(2, features=points, **how).fit(labels)
         assert model.objective_ == pytest.approx(expected.objective_)
         heights = model.linkage_[-len(expected.linkage_) :, 2]
         np.testing.assert_allclose(heights, expected.linkage_[:, 2], atol=1e-12)

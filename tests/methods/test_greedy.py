@@ -17,18 +17,11 @@ from bigcons.run.engine import SerialEngine
 from tests.naive import greedy as naive
 from tests.naive.bce import SplitMix
 from tests.naive.correspondence import nearest_clusters
+from tests.support.labels import SEVEN
 from tests.support.numbering import numbered_by_size
+from tests.support.stores import dense_codes
 from tests.support.strategies import label_matrices
 
-# the seven objects and four labelings of Strehl and Ghosh (2002), table 1
-SEVEN = np.array(
-    [
-        [1, 1, 1, 2, 2, 3, 3],
-        [2, 2, 2, 3, 3, 1, 1],
-        [1, 1, 2, 2, 3, 3, 3],
-        [1, 2, np.nan, 1, 2, np.nan, np.nan],
-    ]
-).T
 OPTIMUM = [0, 0, 0, 1, 1, 2, 2]
 
 # with objects that nobody labeled, or not settled: said by others' tests
@@ -52,8 +45,7 @@ def test_seven_objects__exact_search_finds_the_published_optimum():
 
 @pytest.mark.parametrize("start", [0, 1, 2])
 def test_seven_objects__greedy_reaches_the_optimum_from_every_complete_labeling(start):
-    init = SEVEN[:, start].astype(int) - 1
-    model = GreedyANMI(3, init=init).fit(SEVEN)
+    model = GreedyANMI(3, init=SEVEN[:, start] - 1).fit(SEVEN)
     assert metrics.adjusted_rand(OPTIMUM, model.labels_) == 1.0
     assert model.objective_ == pytest.approx(0.717818, abs=5e-7)
 
@@ -79,8 +71,7 @@ def test_greedy__reports_the_anmi_and_ends_where_no_single_move_helps(labels, k)
     seed=st.integers(0, 2**64 - 1),
 )
 def test_sweep__at_a_temperature_draws_as_judging_every_clustering_does(labels, k, temperature, seed):
-    ensemble = Ensemble.from_labels(labels)
-    labels = ensemble.read(0, ensemble.n_objects)
+    ensemble, labels = dense_codes(labels)
     codes = np.random.default_rng(seed).integers(k, size=len(labels)).astype(np.int32)
     codes[(labels < 0).all(axis=1)] = -1
     expected, twin = codes.tolist(), SplitMix(seed)
@@ -104,18 +95,9 @@ def test_annealing__leaves_a_local_optimum_in_which_greedy_moves_stay():
     assert free.objective_ > stuck.objective_ + 0.05
 
 
-# The best partition
-
-
-def dense_codes(labels):
-    labels = labels[(labels >= 0).any(axis=1)]
-    ensemble = Ensemble.from_labels(labels)
-    return ensemble, np.array(ensemble.read(0, ensemble.n_objects), dtype=np.int64)
-
-
 @given(label_matrices(), st.sampled_from(sorted(SYMMETRIC)))
 def test_best__scores_are_the_criteria_of_the_labels(labels, criterion):
-    ensemble, labels = dense_codes(labels)
+    ensemble, labels = dense_codes(labels[(labels >= 0).any(axis=1)])
     model = BEST(len(labels), criterion=criterion, unlabeled="missing").fit(ensemble)
     columns = [np.where(column < 0, np.nan, column) for column in labels.T]
     if criterion == "nmi":
@@ -131,7 +113,7 @@ def test_best__scores_are_the_criteria_of_the_labels(labels, criterion):
 
 @given(label_matrices(min_partitions=2))
 def test_best__places_unlabeled_objects_by_the_nearest_center(labels):
-    ensemble, labels = dense_codes(labels)
+    ensemble, labels = dense_codes(labels[(labels >= 0).any(axis=1)])
     model = BEST(len(labels)).fit(ensemble)
     assert (model.labels_ >= 0).all()
     clusters = model._order[model.labels_]  # of the winner
@@ -140,9 +122,6 @@ def test_best__places_unlabeled_objects_by_the_nearest_center(labels):
             assert expected[found] == pytest.approx(min(expected), abs=1e-9)
         else:
             assert found == expected
-
-
-# The supra-consensus
 
 
 def test_supra__keeps_the_method_of_highest_anmi():

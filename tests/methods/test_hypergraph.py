@@ -23,22 +23,14 @@ from bigcons.run.engine import SerialEngine, ThreadsEngine, one_thread
 from tests.naive import hypergraph as naive
 from tests.naive import overlaps as counted
 from tests.support.fits import quiet
+from tests.support.labels import SEVEN
+from tests.support.refusals import refused
+from tests.support.stores import dense_codes
 from tests.support.strategies import label_matrices
 
 FAMILY = ("cspa", "hgpa", "mcla", "hbgf", "ccc", "ccu", "ccsvd", "best")
 SERIAL = SerialEngine()
 needs_mtkahypar = pytest.mark.skipif(not partitioners.has_mtkahypar(), reason="mtkahypar is not installed")
-
-# Strehl and Ghosh 2002, section 2: four labelings of seven objects, the last with gaps.
-SEVEN = np.array(
-    [[1, 1, 1, 2, 2, 3, 3], [2, 2, 2, 3, 3, 1, 1], [1, 1, 2, 2, 3, 3, 3], [1, 2, -1, 1, 2, -1, -1]]
-).T
-
-
-def dense_codes(labels):
-    """Return an ensemble and its labels in dense codes."""
-    ensemble = Ensemble.from_labels(labels)
-    return ensemble, ensemble.read(0, ensemble.n_objects)
 
 
 def random_labels(n_objects, n_partitions, n_clusters, gaps, seed=0):
@@ -60,9 +52,6 @@ def planted():
     truth, labels = naive.noisy_copies(3000, 5, 12, 0.33, 0)
     labels[np.random.default_rng(1).random(labels.shape) < 0.25] = -1
     return np.tile(truth, 2), np.tile(labels, (2, 1))  # starts are on a sample of 4,096
-
-
-# Folds
 
 
 @given(label_matrices(), st.integers(1, 9))
@@ -99,9 +88,6 @@ def test_fold_overlaps__does_not_depend_on_chunks_or_threads(chunk_rows, tmp_pat
     assert fold_overlaps(stored, ThreadsEngine(3), weigh).tobytes() == weighted.tobytes()
 
 
-# The paper's example
-
-
 def test_seven_objects__have_the_papers_hyperedges_similarities_and_jaccard_measure():
     ensemble = Ensemble.from_labels(SEVEN)
     assert len(hyperedges(ensemble.read(0, 7), ensemble.n_clusters)) == 11
@@ -114,9 +100,6 @@ def test_seven_objects__have_the_papers_hyperedges_similarities_and_jaccard_meas
 def test_seven_objects__are_grouped_as_in_the_paper(method):
     found = made(method, n_clusters=3, random_state=0).fit(SEVEN).labels_
     assert adjusted_rand(found, SEVEN[:, 0]) == 1.0
-
-
-# Spectra
 
 
 @given(label_matrices(min_objects=2, min_partitions=2, max_objects=9))
@@ -164,9 +147,6 @@ def test_leading_eigenvectors__are_those_of_the_matrix(size):
     np.testing.assert_allclose(np.abs(basis[:, :5].T @ vectors), np.eye(5), atol=1e-8)
     largest = np.abs(vectors).argmax(axis=0)
     assert (vectors[largest, np.arange(5)] > 0).all()
-
-
-# Spectra by passes over the labels
 
 
 def weights_of_objects(rows):
@@ -228,9 +208,6 @@ def test_passes__have_the_same_bits_on_any_engine_and_from_a_store_and_take_memb
     np.testing.assert_allclose(of_hard[1], of_soft[1], atol=1e-8)
 
 
-# K-means of rows in memory: of unit rows and many clusters spherical
-
-
 def test_fit__lets_no_cluster_take_the_objects_with_few_labels():
     K, n = 150, 6000
     shape = {"shares": [1 / K] * K, "n_clusters": (10, 40), "missing": 0.5}
@@ -238,9 +215,6 @@ def test_fit__lets_no_cluster_take_the_objects_with_few_labels():
     found = HBGF(K, random_state=0).fit(ensemble).labels_
     assert np.bincount(found).max() < 2.5 * n / K
     assert adjusted_rand(classes, found) > 0.88
-
-
-# K-means over blocks
 
 
 @pytest.mark.parametrize("method", ["cspa", "hgpa", "hbgf"])
@@ -261,9 +235,6 @@ def test_passes__find_what_kmeans_of_everything_finds(method, planted, tmp_path)
     assert adjusted_rand(found.labels_, embedding.labels_of(every, centers)) > 0.99
     objective = np.array(found.history_["objective"])
     assert (np.diff(objective) <= 1e-9 * objective[0]).all()
-
-
-# MCLA
 
 
 @given(label_matrices(min_objects=3, min_partitions=2), st.integers(1, 3))
@@ -292,9 +263,6 @@ def test_mcla__ties_go_to_the_lowest_or_to_any_of_the_best():
     assert (MCLA(2, ties="random", random_state=1).fit(labels).labels_ != random.labels_).any()
 
 
-# The paper's experiments
-
-
 @pytest.fixture(scope="module")
 def views_of_8d5k():
     """The classes of 8D5K, and k-means labels from five pairs of its features."""
@@ -314,18 +282,10 @@ def test_8d5k__seen_in_two_dimensions_at_a_time_is_recovered(method, views_of_8d
     assert nmi(classes, found) > single
 
 
-# Limits
-
-
 @pytest.mark.parametrize("method", FAMILY)
 def test_memory__that_cannot_hold_the_overlaps_is_refused_with_the_number(method, planted):
-    with pytest.raises(
-        errors.MemoryBudgetError, match=r"needs .* over memory=1 MB; raise it to .* n_base_clusters=60"
-    ):
+    with refused(r"needs .* over memory=1 MB; raise it to .* n_base_clusters=60", errors.MemoryBudgetError):
         made(method, n_clusters=5, memory="1MB").fit(planted[1][:3000])
-
-
-# Partitioners of other packages
 
 
 @pytest.mark.parametrize(
@@ -386,9 +346,6 @@ def test_metis__that_finds_no_balanced_cut_says_so():
     graph = graph_of(np.ones((13, 13)))
     with pytest.warns(errors.ConsensusWarning, match="METIS finds no cut into 11 parts of 1 to 2 vertices"):
         partition_graph(graph, 11, 0)
-
-
-# The cut of HGPA
 
 
 @needs_mtkahypar

@@ -32,9 +32,6 @@ KERNELS = {
 }
 
 
-# The heap and the search along a step
-
-
 def derivative(scratch, slope, length):
     p, b, x, w = scratch
     return sum(w_ * b_ * slope(x_, p_ + length * b_) for p_, b_, x_, w_ in zip(p, b, x, w, strict=True))
@@ -63,9 +60,6 @@ def test_searches__equal_bisection(name):
         found = search(scratch, scratch.shape[1], gap, longest)
         assert found == pytest.approx(expected, abs=1e-6)
         assert (found == longest) == (expected == longest)
-
-
-# Algorithm 1 on a pair table
 
 
 class Descent:
@@ -157,9 +151,6 @@ def test_descend__never_rises_keeps_gradients_and_stops_at_the_tolerance(kind, s
     np.testing.assert_array_equal(run.Y, before)
 
 
-# In blocks
-
-
 DIVERGENCES = ["l2", "kl"]  # of others, test_divergences has the values and slopes
 STARTS = {"uniform": perturbed_uniform, "dirichlet": dirichlet}
 
@@ -243,9 +234,6 @@ def test_solve__resumes_with_the_same_bits(rounding, tmp_path):
     np.testing.assert_array_equal(solution.memberships, expected.memberships)
     assert solution.history["objective"] == expected.history["objective"]
     assert len(list(tmp_path.glob("generation-*"))) == 1
-
-
-# Heap or blocks
 
 
 @pytest.mark.parametrize(

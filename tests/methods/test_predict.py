@@ -1,9 +1,7 @@
 """Objects that fit did not see, by their labels or by features as by the labels that these get."""
 
 import pickle
-import re
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -97,13 +95,6 @@ def test_predict__refuses_partitions_in_another_order(halves):
     np.testing.assert_array_equal(model.predict(turned.iloc[:, ::-1]), model.predict(new))
 
 
-def test_page_of_methods__names_those_that_do_not_predict():
-    page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
-    named = re.search(r"All but (.*?) place new objects", page, flags=re.DOTALL)
-    expected = {name for name, method in METHODS.items() if not method.places()}
-    assert set(re.findall(r"`([\w*-]+)`", named[1])) == expected
-
-
 @pytest.mark.parametrize(
     ("model", "places"),
     [
@@ -126,9 +117,6 @@ def test_fitted_methods__that_cannot_place_new_objects_have_none_of_what_does(mo
     quiet(model, halves[0][:60])
     assert [hasattr(model, name) for name in names] == 4 * [places]
     assert not any(hasattr(bc.ConsensusClustering(consensus="eac"), name) for name in names)
-
-
-# By features
 
 
 @pytest.fixture(scope="module")

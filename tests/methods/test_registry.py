@@ -20,6 +20,7 @@ import bigcons
 from bigcons import METHODS, methods
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
+from tests.support.refusals import refused
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/methods.md"
@@ -55,18 +56,13 @@ def test_registry__has_every_method_there_is_and_shows_type_checkers_its_class_a
 
 @pytest.mark.parametrize(("given", "meant"), [("hbfg", "hbgf"), ("IVC", "ivc"), ("eac-singel", "eac-single")])
 def test_registry__suggests_the_method_that_was_meant(given, meant):
-    with pytest.raises(
-        KeyError, match=rf"^method='{given}' is unknown; .*Did you mean '{meant}'\?$"
-    ) as refused:
+    with refused(rf"^method='{given}' is unknown; .*Did you mean '{meant}'\?$", KeyError) as refusal:
         METHODS[given]
-    assert all(name in str(refused.value) for name in METHODS)
+    assert all(name in str(refusal.value) for name in METHODS)
     with pytest.raises(KeyError, match=r"^method='xyzzy' is unknown; choose one of tree, pcc.*did\.$"):
         METHODS["xyzzy"]
     assert METHODS.get("xyzzy") is None
     assert "xyzzy" not in METHODS
-
-
-# Pages
 
 
 def test_registry__is_what_the_page_of_methods_and_the_command_line_list():
@@ -105,6 +101,22 @@ def test_registry__is_what_the_page_of_methods_says_of_large_data():
     assert set(local) == {name for name in METHODS if not METHODS[name].info.distributed} - in_memory
 
 
+SENTENCES = {
+    r"All but (.*?) place new objects": lambda cls: not cls.places(),
+    r"\n(`tree`[^.;]*?) work on the\s+memberships": lambda cls: cls.info.soft_input,
+    r"`weights=`, a number for each .*? is for (.*?), and for": lambda cls: hasattr(cls(), "weights"),
+}
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_page_of_methods__names_those_that_a_sentence_is_of(sentence):
+    stated = re.search(sentence, PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    patterns = re.findall(r"`([\w*-]+)`", stated[1])
+    expected = {name for name in METHODS if SENTENCES[sentence](METHODS[name])}
+    assert {name for name in METHODS if any(fnmatch(name, pattern) for pattern in patterns)} == expected
+    assert all(any(fnmatch(name, pattern) for name in METHODS) for pattern in patterns)
+
+
 def test_page_of_methods__costs_are_those_measured_with_the_options_named():
     measured = json.loads((ROOT / "benchmarks" / "results" / "methods.json").read_text())["rows"]
     found = {}
@@ -126,9 +138,6 @@ def test_page_of_methods__costs_are_those_measured_with_the_options_named():
         given = dict(option.replace('"', "").split("=", 1) for option in options)
         assert METHODS[name].info.out_of_core or given
         assert METHODS[name](3, **given).get_params().items() >= given.items()
-
-
-# Constructors and docstrings
 
 
 @pytest.fixture(params=METHODS)
@@ -199,9 +208,6 @@ def test_parameters__are_each_read_by_the_code_of_the_method(method):
         "choose_problem": ("solver", "divergence", "pairs", "weights", "memory", "n_init", "max_iter", "tol")
     }
     assert set(parameters_of(method)) <= read | {name for names in indirect.values() for name in names}
-
-
-# The consensus in one call: the fit of a method, the tree by default
 
 
 @pytest.mark.parametrize("method", ["tree", "hbgf"])

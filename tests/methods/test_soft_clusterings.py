@@ -1,8 +1,5 @@
 """Soft clusterings as input: the incidence matrix has their memberships in place of ones."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -129,9 +126,3 @@ def test_methods_of_labels__refuse_memberships_in_one_line(planted, name):
         METHODS[name](K).fit(Ensemble.from_memberships(one_hot(planted[1])))
     assert refusal.value.what == METHODS[name].__name__
     assert "\n" not in str(refusal.value)
-
-
-def test_page_of_methods__names_those_that_take_memberships():
-    page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
-    stated = re.search(r"\n(`tree`[^.;]*?) work on the\s+memberships", page)
-    assert set(re.findall(r"`([\w-]+)`", stated[1])) == set(TAKING)

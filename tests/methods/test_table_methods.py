@@ -19,6 +19,7 @@ from tests.naive import agreement
 from tests.naive import mixture as naive_mixture
 from tests.naive import table_methods as naive
 from tests.support.fits import quiet
+from tests.support.stores import dense_codes
 from tests.support.strategies import label_matrices
 
 # objects 1 to 6 by partitions I to IV, of the example in the paper's section 3
@@ -36,11 +37,6 @@ VOTING = ("ivc", "ipvc", "ipc")
 many = label_matrices(min_objects=4, max_objects=25, max_partitions=6)
 
 
-def dense_codes(labels):
-    ensemble = Ensemble.from_labels(labels)
-    return ensemble.read(0, ensemble.n_objects)
-
-
 @pytest.mark.parametrize("name", COSTS)
 @given(labels=many, k=st.integers(1, 4), seed=st.integers(0, 5))
 def test_fit__ends_at_a_fixed_point_of_the_naive_rule(name, labels, k, seed):
@@ -50,7 +46,7 @@ def test_fit__ends_at_a_fixed_point_of_the_naive_rule(name, labels, k, seed):
     if make in (IVC, QMI, KCC):
         assert model.converged_
     assume(model.converged_)  # batch moves of the others may go round in circles
-    costs = naive.costs(dense_codes(labels).tolist(), model.labels_.tolist(), k, cost)
+    costs = naive.costs(dense_codes(labels)[1].tolist(), model.labels_.tolist(), k, cost)
     slack = 1e-6 if name.startswith("ipc") else 1e-9  # similarities are float32
     for own, cluster in zip(costs, model.labels_, strict=True):
         assert own is None or own[cluster] <= min(own) + slack
@@ -64,7 +60,7 @@ def test_a_pass__moves_objects_as_exact_fractions_compare(name, labels, k, seed)
     before = np.random.default_rng(seed).integers(-1, k, len(labels))
     assume((before >= 0).any())
     model = quiet(make(k, init=before, max_iter=1), labels)
-    costs = naive.costs(dense_codes(labels).tolist(), before.tolist(), k, cost)
+    costs = naive.costs(dense_codes(labels)[1].tolist(), before.tolist(), k, cost)
     expected = [
         -1 if own is None else cluster if cluster >= 0 and own[cluster] == min(own) else own.index(min(own))
         for own, cluster in zip(costs, before, strict=True)
@@ -181,9 +177,6 @@ def test_label_kmeans__on_coassociations_equals_scikit_learn_on_them():
         LabelKMeans(6, encode="coassoc", memory=1000).fit(ensemble)
 
 
-# The mixture of multinomials, and what its background is for
-
-
 def unpack(state, offsets, n_columns):
     """Return the parameters of a state as the naive reference takes them."""
     theta = [
@@ -234,9 +227,6 @@ def test_background__keeps_noisy_objects_from_a_cluster_of_their_own(missing, le
     assert with_background.background_share_ == pytest.approx(0.1, abs=0.02)  # one tenth is planted
     assert not hasattr(without, "background_share_")
     assert adjusted_rand(truth, without.labels_) < adjusted_rand(truth, with_background.labels_)
-
-
-# Fine base clusters, of which a sample says too little, and wide ensembles start by the embedding
 
 
 @pytest.fixture(scope="module")

@@ -16,22 +16,16 @@ from bigcons.trust.groups import Sample
 from bigcons.trust.placement import Placement, random_half
 from bigcons.weights import Weights
 from tests.naive import tree as naive
+from tests.naive.overlaps import incidence
+from tests.support.engines import EngineThatStops, StopError
 from tests.support.fits import quiet
 from tests.support.strategies import label_matrices
 
 
-def one_hot(labels, offsets):
-    """Return labels as memberships of 0 or 1 in base clusters."""
-    memberships = np.zeros((len(labels), offsets[-1]), np.float32)
-    rows, columns = np.nonzero(labels >= 0)
-    memberships[rows, (offsets[:-1] + labels)[rows, columns]] = 1.0
-    return memberships
-
-
-def counted(labels, clusters, offsets, n_clusters):
+def counted(labels, clusters, n_clusters):
     """Return the objects (B, K) and sizes (K,) of clusters."""
     inside = np.eye(n_clusters + 1)[clusters][:, :n_clusters]
-    return one_hot(labels, offsets).astype(float).T @ inside, inside.sum(axis=0)
+    return incidence(labels).T @ inside, inside.sum(axis=0)
 
 
 @pytest.mark.parametrize(
@@ -65,11 +59,11 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
     clusters[~labeled] = -1
     given = data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=M, max_size=M))
     offsets = np.cumsum([0, *(labels.max(axis=0) + 1)])
-    known = counted(labels, clusters, offsets, K)
+    known = counted(labels, clusters, K)
     placement = replace(Placement.of(*known, offsets, Weights.given(given, offsets)), temperature=temper)
     carried = clusters if own else None
     expected = [naive.scores(labels, clusters, i, K, given, own=own) for i in range(n)]
-    for rows in (labels, one_hot(labels, offsets)):
+    for rows in (labels, incidence(labels).astype(np.float32)):
         assigned, _, _, stats = placement.place(rows, carried)
         memberships = placement.place(rows, carried, soft=True).memberships
         for i in np.flatnonzero(labeled):
@@ -78,7 +72,7 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
             np.testing.assert_allclose(memberships[i], shares, atol=1e-6)
         assert (assigned[~labeled] == -1).all()
         np.testing.assert_allclose(memberships[~labeled], 1 / K)
-        T, sizes = counted(labels, assigned, offsets, K)
+        T, sizes = counted(labels, assigned, K)
         np.testing.assert_array_equal(stats["T"][:, :K], T)
         np.testing.assert_array_equal(stats["sizes"], sizes)
         highest = [own.max() + np.log(np.exp(own - own.max()).sum()) for own in expected]
@@ -178,24 +172,6 @@ def test_trust__is_that_of_the_labels_and_memberships(planted):
     np.testing.assert_allclose(told.clusters["stability"], again.clusters["stability"], atol=0.02)
     for k, row in enumerate(told.clusters.to_pylist()):
         assert row["confidence"] == pytest.approx(told.confidence[model.labels_ == k].mean())
-
-
-class StopError(Exception):
-    pass
-
-
-class EngineThatStops(SerialEngine):
-    """Fails after so many tasks, as a kill would."""
-
-    def __init__(self, n_tasks):
-        self.left = n_tasks
-
-    def map(self, task, items):
-        for result in super().map(task, items):
-            self.left -= 1
-            if self.left < 0:
-                raise StopError
-            yield result
 
 
 def test_resume__after_a_stop_at_any_block_ends_with_the_same_bits(tmp_path):

@@ -5,8 +5,6 @@ That a partition of weight w counts as if it occurred w times is in test_invaria
 
 import inspect
 import itertools
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +15,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from bigcons import METHODS, Ensemble
-from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
+from bigcons.errors import UnlabeledObjectsWarning
 from bigcons.methods.incidence import bipartite_embedding, weights_of
 from bigcons.metrics import adjusted_rand
 from bigcons.run.engine import SerialEngine
@@ -26,6 +24,8 @@ from bigcons.weights import incidence_of
 from tests.naive import hypergraph, overlaps
 from tests.naive import linkage as naive_linkage
 from tests.naive import reliability as naive
+from tests.support.refusals import refused
+from tests.support.stores import dense_codes
 from tests.support.strategies import label_matrices
 
 pytestmark = [
@@ -45,9 +45,6 @@ def labels():
     _, labels = hypergraph.noisy_copies(300, K, 8, 0.25, 0)
     labels[np.random.default_rng(1).random(labels.shape) < 0.25] = -1
     return labels
-
-
-# Weights of partitions
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
@@ -103,19 +100,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "parameters"), REFUSED)
 def test_weights__that_a_method_cannot_use_are_refused_in_one_line(labels, name, parameters):
-    with pytest.raises(InvalidInputError, match="weights") as refusal:
+    with refused("weights"):
         METHODS[name](K, random_state=0, **parameters).fit(labels)
-    assert "\n" not in str(refusal.value)
-
-
-def test_page_of_methods__names_those_with_weights():
-    page = (Path(__file__).parents[2] / "docs/methods.md").read_text(encoding="utf-8")
-    stated = re.search(r"`weights=`, a number for each partition.*? is for (.*?), and for", page, re.DOTALL)
-    named = set(re.findall(r"`([\w*-]+)`", stated[1]))
-    assert named == {"eac*" if name.startswith("eac") else name for name in (*WEIGHTED, "did")}
-
-
-# The reliability of base clusters
 
 
 def parts(labels):
@@ -149,9 +135,6 @@ def test_reliability__of_soft_clusterings_is_that_of_overlaps_of_memberships():
     np.testing.assert_allclose(found, naive.soft_reliability(H.astype(float), offsets), rtol=1e-12)
 
 
-# Methods by it: LWEA, LWGP and CSPA, in full matrices
-
-
 def uneven(n_objects=100, wrong=0.25, missing=0.2):
     """Return groups and noisy labels with gaps in which partitions differ in how fine they are."""
     rng = np.random.default_rng(0)
@@ -159,11 +142,6 @@ def uneven(n_objects=100, wrong=0.25, missing=0.2):
     labels[:, ::3] = labels[:, ::3] * 2 + rng.integers(2, size=labels[:, ::3].shape)
     labels[rng.random(labels.shape) < missing] = -1
     return truth, labels
-
-
-def dense_codes(labels):
-    ensemble = Ensemble.from_labels(labels)
-    return ensemble, np.array(ensemble.read(0, ensemble.n_objects), dtype=np.int64)
 
 
 @pytest.mark.parametrize("normalize", ["observed", "all"])

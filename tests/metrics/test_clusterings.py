@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import zarr
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
@@ -38,6 +38,7 @@ from bigcons.metrics import (
     variation_of_information,
 )
 from tests.naive import metrics as naive
+from tests.support.refusals import refused
 from tests.support.strategies import label_matrices
 
 
@@ -51,7 +52,6 @@ def with_none(labels):
     return [None if label < 0 else label for label in labels.tolist()]
 
 
-@settings(deadline=None)
 @given(pair=clusterings())
 def test_criteria__equal_naive(pair):
     a, b = map(with_none, pair)
@@ -69,7 +69,6 @@ def test_criteria__equal_naive(pair):
 
 
 @pytest.mark.peers
-@settings(deadline=None)
 @given(pair=clusterings(7))
 def test_criteria__equal_scikit_learn(pair):
     a, b = pair[:, (pair >= 0).all(axis=0)]
@@ -84,7 +83,6 @@ def test_criteria__equal_scikit_learn(pair):
     np.testing.assert_array_equal(contingency(*pair), contingency_matrix(a, b))
 
 
-@settings(deadline=None)
 @given(pair=clusterings())
 def test_matchings__greedy_at_most_hungarian_at_most_majority(pair):
     greedy, hungarian, majority = (
@@ -98,7 +96,6 @@ def test_matchings__greedy_at_most_hungarian_at_most_majority(pair):
     assert purity(*pair) == majority
 
 
-@settings(deadline=None)
 @given(pair=clusterings(), seed=st.integers(0, 99))
 def test_tables__of_symmetric_criteria_may_be_stacked_padded_and_turned(pair, seed):
     table = contingency(*pair)
@@ -148,9 +145,8 @@ def test_contingency__takes_zarr_and_memory_maps(tmp_path):
     ],
 )
 def test_criteria__refuse_in_one_line(criterion, truth, labels, message):
-    with pytest.raises(InvalidInputError, match=message) as caught:
+    with refused(message):
         criterion(truth, labels)
-    assert "\n" not in str(caught.value)
 
 
 def test_criteria__refuse_unknown_names_and_tables_beyond_memory():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons import Divergence, Ensemble, PairTable, generate
@@ -12,6 +12,7 @@ from bigcons.errors import InvalidInputError, SoftEnsembleError
 from bigcons.metrics import cluster_centroids, cluster_overlap, jensen_shannon, pcc_objective
 from tests.naive import metrics as naive
 from tests.naive import pcc as naive_pcc
+from tests.support.refusals import refused
 from tests.support.stores import write_consensus
 from tests.support.strategies import label_matrices
 
@@ -26,7 +27,6 @@ def memberships(n_objects, n_clusters, seed=0):
     return rows
 
 
-@settings(deadline=None)
 @given(ky=st.integers(1, 6), kz=st.integers(1, 6), seed=st.integers(0, 1000))
 def test_jensen_shannon__equals_brute_force(ky, kz, seed):
     y, z = memberships(3, ky, seed), memberships(3, kz, seed + 1)
@@ -43,7 +43,6 @@ def test_jensen_shannon__blocks_engines_and_stores(tmp_path):
     assert values.pop() == pytest.approx(expected, abs=1e-12)
 
 
-@settings(deadline=None)
 @given(
     n_objects=st.integers(1, 12),
     n_clusters=st.integers(1, 5),
@@ -56,7 +55,6 @@ def test_overlap__equals_naive(n_objects, n_clusters, threshold, seed):
     np.testing.assert_allclose(cluster_overlap(rows, threshold), expected, atol=1e-12)
 
 
-@settings(deadline=None)
 @given(n_clusters=st.integers(1, 5), seed=st.integers(0, 1000))
 def test_centroids__equal_naive_and_average_to_the_mean(n_clusters, seed):
     rows, features = memberships(10, n_clusters, seed), np.random.default_rng(seed).normal(size=(10, 2))
@@ -98,9 +96,8 @@ def test_both__leave_out_objects_without_a_label(tmp_path):
     ],
 )
 def test_criteria__refuse_in_one_line(call, message):
-    with pytest.raises(InvalidInputError, match=message) as caught:
+    with refused(message):
         call()
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -121,16 +118,13 @@ def test_pcc_objective__without_the_constant_is_the_factorized_form(labels, n_cl
 @pytest.mark.parametrize("how", [{}, {"divergence": "kl"}, {"constant": False}])
 def test_pcc_objective__of_soft_clusterings_is_refused_in_one_line(how):
     soft = Ensemble.from_memberships([memberships(6, 3), memberships(6, 2)])
-    with pytest.raises(SoftEnsembleError, match=r"works on labels; .*ensemble\.harden\(\)") as refused:
+    with refused(r"works on labels; .*ensemble\.harden\(\)", SoftEnsembleError):
         pcc_objective(soft, memberships(6, 3), **how)
-    assert "\n" not in str(refused.value)
 
 
 def test_pcc_objective__over_a_table_counts_its_pairs_only(tmp_path):
-    table, Y = (
-        sample(np.random.default_rng(0).integers(-1, 3, (30, 8)), share=0.3, random_state=0),
-        (memberships(30, 3) * 0.9 + 0.1 / 3),
-    )
+    table = sample(np.random.default_rng(0).integers(-1, 3, (30, 8)), share=0.3, random_state=0)
+    Y = memberships(30, 3) * 0.9 + 0.1 / 3
     pairs = list(zip(*(column.tolist() for column in table.edges()), strict=True))
     assert 0 < len(pairs) < 30 * 29 / 2
     table.save(tmp_path / "pairs.zarr")

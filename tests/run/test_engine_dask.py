@@ -20,6 +20,7 @@ from bigcons.run.dask import DaskEngine, connect
 from bigcons.run.engine import SerialEngine, ThreadsEngine, fold, open_engine, resolve_engine
 from bigcons.run.survey import MemoryPlan
 from tests.support import clusters
+from tests.support.refusals import refused
 
 CLUSTERS = {
     "threads": {"processes": False, "n_workers": 1, "threads_per_worker": 2},
@@ -224,17 +225,12 @@ def test_resolve_engine__of_none_does_not_import_distributed():
 
 
 def test_resolve_engine__refuses_a_cluster_and_a_closed_client(local_client):
-    with pytest.raises(
-        InvalidInputError, match=r"LocalCluster.* is unknown; .*distributed\.Client\(cluster\)"
-    ):
+    with refused(r"LocalCluster.* is unknown; .*distributed\.Client\(cluster\)"):
         resolve_engine(local_client.cluster)
     closed = distributed.Client(local_client.cluster, set_as_default=False)
     closed.close()
     with pytest.raises(BigconsError, match="client= is closed"):
         resolve_engine(closed)
-
-
-# Workers that come and go
 
 
 def addresses_used(engine, n_items=60, at_tenth=None, seconds=0.1):
@@ -264,8 +260,6 @@ def test_plan__refuses_a_worker_whose_own_limit_is_too_small():
     ensemble = Ensemble.from_labels(np.zeros((1000, 4), int))
     with cluster_of(memory_limit="1 TB") as (_, client):
         engine = DaskEngine(client)
-        with pytest.raises(
-            MemoryBudgetError, match=r"^PCC needs .* in Dask worker .*--memory-limit '1[0-9.]* TB'"
-        ):
+        with refused(r"^PCC needs .* in Dask worker .*--memory-limit '1[0-9.]* TB'", MemoryBudgetError):
             MemoryPlan(0, per_block=10**12).check("PCC", engine, ensemble, None)
         MemoryPlan(0, per_block=10**9).check("PCC", engine, ensemble, None)

@@ -170,9 +170,6 @@ def test_threads__a_task_of_many_steps_ends_when_nobody_waits_for_it():
     stop_if_cancelled()  # outside of tasks nothing is cancelled
 
 
-# The threads of BLAS, which belong to the process
-
-
 def blas_threads():
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 

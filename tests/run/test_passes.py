@@ -15,6 +15,7 @@ from bigcons.memory import Block
 from bigcons.methods.pass_clusterer import PassClusterer
 from bigcons.run.engine import SerialEngine, fold
 from bigcons.run.passes import Passes, Run, Step, run_passes
+from tests.support.engines import EngineThatStops, StopError
 
 NAMES = [
     name
@@ -68,24 +69,6 @@ def test_passes__drop_what_no_pass_reads(stored, tmp_path, monkeypatch):
         model.fit(Ensemble.open(stored))
     assert model.n_passes_ == 6
     assert dropped == [[(g, 3)] for g in range(6)]
-
-
-class StopError(Exception):
-    pass
-
-
-class EngineThatStops(SerialEngine):
-    """Fails after so many tasks, as a kill would."""
-
-    def __init__(self, n_tasks):
-        self.left = n_tasks
-
-    def map(self, task, items):
-        for result in super().map(task, items):
-            self.left -= 1
-            if self.left < 0:
-                raise StopError
-            yield result
 
 
 @pytest.mark.slow

@@ -34,9 +34,7 @@ def test_match__keeps_numbers_where_each_has_most_of_the_other(old, more, data):
         )
         if q in old:
             assert of_new[q] == of_new.max() == of_old[k] == of_old.max() > 0
-        elif (
-            of_new.any()
-        ):  # its first source has more of its objects elsewhere, or as many in an earlier cluster
+        elif of_new.any():  # its first source has more of its objects elsewhere, or as many in one before
             others = np.bincount(new[both & (padded == of_new.argmax())], minlength=9)
             assert others.argmax() != k
     rows = {row["number"]: row for row in found.table.to_pylist()}

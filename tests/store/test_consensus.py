@@ -68,16 +68,13 @@ def test_consensus__round_trip(tmp_path_factory, n_objects, n_clusters, chunk_ro
     np.testing.assert_array_equal(np.concatenate(blocks), memberships)
 
 
-def test_consensus__keeps_history_parameters_and_provenance(stored):
+def test_consensus__keeps_history_parameters_and_provenance_and_shows_itself(stored):
     opened = Consensus.open(stored.path)
     assert opened.history == {"pass": [1, 2], "objective": [3.5, 2.5], "gap": [None, 0.1]}
     assert opened.parameters == {"method": "PCC", "init": "array (2, 2) float64", "tol": 1e-3}
     assert opened.results == {"objective": 2.5}
     assert opened.provenance == {"ensemble": "ensemble.zarr"}
     assert json.loads(json.dumps(opened.info()))["n_objects"] == N_OBJECTS
-
-
-def test_consensus__repr(stored):
     assert repr(stored).startswith("<Consensus by PCC: 25 objects, 3 clusters")
 
 
@@ -172,15 +169,9 @@ def test_trust__of_a_store_without_it_is_refused(stored, tmp_path):
 
 @pytest.mark.parametrize(
     "damage",
-    [
-        {"temperature": 2.0},
-        {"clusters": {}},
-        {"clusters": 3},
-        {"partitions": {"partition": [1]}},
-        {"cluster": 2**31},
-        {"cluster": -1},
-    ],
-)
+    [{"temperature": 2.0}, {"clusters": {}}, {"clusters": 3}, {"partitions": {"partition": [1]}},
+     {"cluster": 2**31}, {"cluster": -1}],
+)  # fmt: skip
 def test_trust__that_is_inconsistent_is_refused(trusted, damage):
     stored, _ = trusted
     told, damage = commit.read_head(stored.path).body["trust"], dict(damage)

@@ -15,18 +15,15 @@ from bigcons import Ensemble
 from bigcons.errors import InvalidInputError, SuspiciousLabelsWarning
 from bigcons.store.ensemble import import_labels
 from tests.naive import ensemble as naive
+from tests.support.refusals import refused
 from tests.support.stores import of_rows, values_of
 from tests.support.strategies import label_matrices, label_tables
 
 
 @given(label_tables())
-def test_from_labels__keeps_labels_of_any_kind(rows):
-    assert values_of(of_rows(rows)) == rows
-
-
-@given(label_tables())
-def test_from_labels__is_a_bijection_in_the_order_of_the_values(rows):
+def test_from_labels__keeps_labels_of_any_kind_in_the_order_of_the_values(rows):
     ensemble = of_rows(rows)
+    assert values_of(ensemble) == rows
     for u, column in enumerate(zip(*rows, strict=True)):
         codes, values = naive.relabel(column)
         assert ensemble.read(0, ensemble.n_objects)[:, u].tolist() == codes
@@ -73,32 +70,25 @@ def test_from_labels__treats_masked_entries_as_missing(kind):
     ]
 
 
+KINDS = "neither all whole numbers nor all text"
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
         ([[1.5]], "partition 'p0' has label 1.5"),
         ([[np.inf]], "partition 'p0' has label inf"),
-        ([[0, 1], [0]], "is a list, but no matrix"),
-        ([[0, 1], 7], "is a list, but no matrix"),
-        ([], "is a list, but no matrix"),
+        *((x, "is a list, but no matrix") for x in ([[0, 1], [0]], [[0, 1], 7], [], [[0, 1], "ab"], [0, 1])),
+        (["a", "b"], "is a list, but no matrix"),
         ([[]], r"empty, shape \(0, 0\)"),
         (np.empty((0, 3)), r"empty, shape \(0, 3\)"),
         ([[0, -1], [1, None]], "partition 'p1' has no labels"),
         (pd.DataFrame({"a": [1, 2], "b": [np.nan, np.nan]}), "partition 'b' has no labels"),
-        ([[0, 1], "ab"], "is a list, but no matrix"),
-        ([0, 1, 2], "is a list, but no matrix"),
-        (["a", "b"], "is a list, but no matrix"),
         (np.zeros((2, 2, 2)), "3 dimension"),
-        ([["a"], [1]], "neither all whole numbers nor all text"),
-        ([[2**64]], "neither all whole numbers nor all text"),
+        *((x, KINDS) for x in ([["a"], [1]], [[2**64]], np.array([[1 + 2j]]), np.array([["2020"]], "M8[Y]"))),
         (np.array([[2**63]], dtype=np.uint64), "label 9223372036854775808"),
-        (np.array([[1 + 2j]]), "neither all whole numbers nor all text"),
-        (np.array([[np.datetime64("2020-01-01")]]), "neither all whole numbers nor all text"),
         (pd.DataFrame({"t": pd.to_datetime(["2020-01-01"])}), "partition 't' has labels that are neither"),
-        (
-            pd.DataFrame({"i": pd.arrays.IntervalArray.from_breaks([0, 1])}),
-            "partition 'i' has labels that are neither",
-        ),
+        (pd.DataFrame({"i": pd.interval_range(0, 1)}), "partition 'i' has labels that are neither"),
         (pl.DataFrame({"l": [[1]]}), "partition 'l' has labels that are neither"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two partitions are named 'a'"),
         (np.array([[b"\xff"]]), "partition 'p0' has .* in UTF-8 .Invalid"),
@@ -109,9 +99,8 @@ def test_from_labels__treats_masked_entries_as_missing(kind):
     ids=str,
 )
 def test_from_labels__rejects_in_one_line(labels, message):
-    with pytest.raises(InvalidInputError, match=message) as caught:
+    with refused(message) as caught:
         Ensemble.from_labels(labels)
-    assert "\n" not in str(caught.value)
     assert ";" in str(caught.value)
 
 

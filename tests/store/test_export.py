@@ -11,6 +11,7 @@ import pytest
 from bigcons import Ensemble
 from bigcons.disk.arrays import StoredArray
 from bigcons.errors import InvalidInputError, StoreError, StoreExistsError
+from tests.support.refusals import refused
 from tests.support.stores import names_in, write_consensus
 
 N_OBJECTS, N_CLUSTERS = 1000, 4
@@ -104,9 +105,8 @@ def test_export__rejects_in_one_line(tmp_path, stored, solution):
         (stored, "s3://bucket/l.csv", {}, InvalidInputError, "is a URL"),
         (bare, tmp_path / "new.csv", {"memberships": True}, InvalidInputError, "has labels only"),
     ]:
-        with pytest.raises(error, match=message) as caught:
+        with refused(message, error):
             consensus.export(path, **options)
-        assert "\n" not in str(caught.value)
     assert taken.read_text() == "mine"
     assert not (tmp_path / "new.csv").exists()
     stored.export(taken, overwrite=True)

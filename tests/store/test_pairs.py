@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bigcons import PairTable
 from bigcons.disk.arrays import StoredArray
 from bigcons.errors import InvalidInputError, StoreNotFoundError
+from tests.support.refusals import refused
 
 COLUMNS = ("indptr", "indices", "n_agree", "n_seen")
 N_OBJECTS = 12
@@ -45,7 +46,6 @@ def assert_same_table(table, expected):
     assert table.provenance == expected.provenance
 
 
-@settings(deadline=None)
 @given(rows=pair_lists())
 def test_from_arrays__every_seen_pair_at_both_ends_ascending(rows):
     table = table_of(rows)
@@ -61,7 +61,6 @@ def test_from_arrays__every_seen_pair_at_both_ends_ascending(rows):
     table.verify()
 
 
-@settings(deadline=None)
 @given(rows=pair_lists())
 def test_edges__give_the_table_back(rows):
     table = table_of(rows)
@@ -71,7 +70,6 @@ def test_edges__give_the_table_back(rows):
     assert_same_table(PairTable.from_arrays(*edges, n_objects=N_OBJECTS), table)
 
 
-@settings(deadline=None)
 @given(rows=pair_lists(), ends=st.tuples(st.integers(0, N_OBJECTS), st.integers(0, N_OBJECTS)))
 def test_read__is_a_range_of_rows(rows, ends):
     table, (start, stop) = table_of(rows), sorted(ends)
@@ -124,9 +122,8 @@ def test_save__without_pairs(n_objects, tmp_path):
     ],
 )
 def test_from_arrays__rejects_in_one_line(rows, message):
-    with pytest.raises(InvalidInputError, match=message) as caught:
+    with refused(message):
         table_of(rows)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import pickle
 import shutil
 
-import distributed
 import duckdb
 import numpy as np
 import pandas as pd
@@ -19,6 +18,7 @@ from bigcons import PCC, Ensemble, PairTable
 from bigcons.errors import BigconsError, CorruptStoreError, InvalidInputError, StoreError, StoreExistsError
 from bigcons.store import ensemble_store
 from bigcons.store.ensemble import import_labels
+from tests.support.clusters import local_client
 from tests.support.stores import names_in, of_rows, values_of, write_consensus
 from tests.support.strategies import label_columns
 
@@ -51,9 +51,6 @@ def assert_same(found, expected):
         assert found.id_column.facts == expected.id_column.facts
         np.testing.assert_array_equal(found.ids, expected.ids)
     assert found.verify()["n_chunks"] == len(expected.blocks())
-
-
-# Stores of bigcons
 
 
 @settings(max_examples=15)
@@ -126,9 +123,6 @@ def test_readers__of_others_find_the_labels(stored):
     for frame in (pd.read_parquet(path), dd.read_parquet(path).compute()):
         assert isinstance(frame["words"].dtype, pd.CategoricalDtype)
         same([[None if pd.isna(value) else value for value in frame[name].astype(object)] for name in names])
-
-
-# What may go wrong
 
 
 def test_failed_writes__leave_what_was(stored, tmp_path, monkeypatch):
@@ -215,9 +209,6 @@ def test_unfit__is_refused(stored, tmp_path):
     assert names_in(tmp_path) == ["e.parquet"]
 
 
-# Solving
-
-
 def test_fit__has_the_same_bits_from_every_store(tmp_path):
     ensemble = Ensemble.from_labels(RNG.integers(-1, 3, (3_000, 9)))
     sources = [
@@ -227,12 +218,7 @@ def test_fit__has_the_same_bits_from_every_store(tmp_path):
     ]
     ensemble.to_pandas().to_parquet(sources[2], row_group_size=1_300)
     found, placed = [], []
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as cluster,
-        cluster.get_client() as client,
-    ):
+    with local_client(n_workers=2, processes=False) as client:
         for engine in ("threads", client):
             for number, source in enumerate(sources):
                 model = PCC(3, max_iter=4, tol=0, random_state=0, client=engine, memory="8GB")

@@ -91,9 +91,8 @@ def test_from_memberships__divides_rows_by_their_sums_and_keeps_empty_clusters()
     ids=["one table", "none", "sums", "negative", "half missing", "infinite", "lengths", "empty", "text"],
 )
 def test_from_memberships__refuses_what_is_not_on_the_simplex(tables, change, error):
-    with pytest.raises(error) as refusal:
+    with refused(kind=error):
         Ensemble.from_memberships(change(tables))
-    assert "\n" not in str(refusal.value)
 
 
 def test_store__reads_back_equal_and_verifies(ensemble, path):
@@ -178,7 +177,6 @@ def test_functions_of_labels__refuse_soft_clusterings(ensemble, path):
         lambda: Ensemble.from_labels(path),
         lambda: Ensemble.from_labels(np.zeros((N, 2), int)).append_partitions(ensemble),
     ):
-        with pytest.raises(SoftEnsembleError) as refusal:
+        with refused(kind=SoftEnsembleError) as refusal:
             work()
-        assert "\n" not in str(refusal.value)
         assert pickle.loads(pickle.dumps(refusal.value)).args == refusal.value.args

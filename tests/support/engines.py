@@ -38,3 +38,21 @@ class CountingEngine(SerialEngine):
         for item in items:
             self.n_tasks[-1] += 1
             yield task(item)
+
+
+class StopError(Exception):
+    """What a task fails with that stands for a kill."""
+
+
+class EngineThatStops(SerialEngine):
+    """Fails after so many tasks, as a kill would."""
+
+    def __init__(self, n_tasks, error=StopError):
+        self.left, self.error = n_tasks, error
+
+    def map(self, task, items):
+        for result in super().map(task, items):
+            self.left -= 1
+            if self.left < 0:
+                raise self.error
+            yield result

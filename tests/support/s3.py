@@ -1,7 +1,5 @@
 """A bucket for tests: a moto server on this machine, which speaks S3."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

@@ -16,6 +16,12 @@ def of_rows(rows):
     return Ensemble.from_labels(np.array(rows, dtype=object), columns=range(len(rows[0])))
 
 
+def dense_codes(labels):
+    """Return an ensemble of labels, and its labels in dense codes."""
+    ensemble = Ensemble.from_labels(labels)
+    return ensemble, ensemble.read(0, ensemble.n_objects)
+
+
 def values_of(ensemble):
     """Return the original labels as a list of rows, None where missing."""
     codes = ensemble.read(0, ensemble.n_objects)

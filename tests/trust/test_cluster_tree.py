@@ -6,21 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import dendrogram, fcluster, is_valid_linkage
 
-from bigcons import (
-    MCLA,
-    ClusterTree,
-    Consensus,
-    ConsensusTree,
-    Ensemble,
-    Report,
-    choose_n_clusters,
-    consensus_tree,
-    plots,
-)
+import bigcons as bc
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.metrics import adjusted_rand
 from bigcons.trust.groups import TREES
+from tests.support.clusters import local_client
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +21,7 @@ def six():
 
 @pytest.fixture(scope="module")
 def tree(six):
-    return consensus_tree(six[0], tree="distinctness", random_state=0)
+    return bc.consensus_tree(six[0], tree="distinctness", random_state=0)
 
 
 def members(tree):
@@ -46,7 +37,7 @@ def test_tree_and_choice__take_the_columns_of_a_table_that_are_partitions():
     ensemble, _ = planted_ensemble(300, 10, random_state=0)
     labels = ensemble.to_pandas()
     table = labels.assign(cell=[f"c{i}" for i in range(300)], batch=np.arange(300) % 2)
-    for find in (choose_n_clusters, consensus_tree):
+    for find in (bc.choose_n_clusters, bc.consensus_tree):
         expected = repr(find(ensemble, random_state=0))
         for chosen in ({"columns": "p*"}, {"id": "cell", "drop": "batch"}, {"columns": list(labels.columns)}):
             assert repr(find(table, random_state=0, **chosen)) == expected
@@ -54,9 +45,9 @@ def test_tree_and_choice__take_the_columns_of_a_table_that_are_partitions():
 
 @pytest.mark.parametrize("name", [*TREES, None])
 def test_tree__is_a_linkage_and_has_a_row_for_each_split(six, name):
-    tree = consensus_tree(six[0], tree=name, random_state=0)
+    tree = bc.consensus_tree(six[0], tree=name, random_state=0)
     G = len(tree.sizes)
-    assert isinstance(tree, ClusterTree)
+    assert isinstance(tree, bc.ClusterTree)
     assert tree.tree in TREES
     assert is_valid_linkage(tree.merges)
     assert (np.diff(tree.merges[:, 2]) >= 0).all()
@@ -82,8 +73,8 @@ def test_tree__is_a_linkage_and_has_a_row_for_each_split(six, name):
 def test_labels__of_memberships_that_are_labels_are_those_of_the_labels(six, weights):
     labels = six[0].read(0, 900)[:, :12]
     soft = [(column[:, None] == np.arange(column.max() + 1)).astype(np.float32) for column in labels.T]
-    hard = consensus_tree(labels, weights=weights, random_state=0)
-    told = consensus_tree(Ensemble.from_memberships(soft), weights=weights, random_state=0)
+    hard = bc.consensus_tree(labels, weights=weights, random_state=0)
+    told = bc.consensus_tree(bc.Ensemble.from_memberships(soft), weights=weights, random_state=0)
     np.testing.assert_allclose(told.support, hard.support, atol=1e-6)
     assert adjusted_rand(hard.labels(6), told.labels(6)) > 0.99
 
@@ -99,18 +90,18 @@ def same(one, two):
 
 
 def test_tree__of_a_chosen_number_is_kept_by_the_fit_and_by_its_store(six, tmp_path):
-    model = MCLA("auto", random_state=0).fit(six[0])
-    solved = MCLA("auto", random_state=0).fit(six[0], out=tmp_path / "c.zarr")
-    assert same(model.tree_, consensus_tree(six[0], random_state=0))
-    kept = Consensus.open(tmp_path / "c.zarr")
+    model = bc.MCLA("auto", random_state=0).fit(six[0])
+    solved = bc.MCLA("auto", random_state=0).fit(six[0], out=tmp_path / "c.zarr")
+    assert same(model.tree_, bc.consensus_tree(six[0], random_state=0))
+    kept = bc.Consensus.open(tmp_path / "c.zarr")
     assert same(kept.tree, model.tree_)
-    assert same(MCLA("auto", random_state=0).fit(six[0], out=tmp_path / "c.zarr").tree_, solved.tree_)
+    assert same(bc.MCLA("auto", random_state=0).fit(six[0], out=tmp_path / "c.zarr").tree_, solved.tree_)
     kept.verify()
     with pytest.raises(InvalidInputError, match=r"make it by consensus_tree\(ensemble\)"):
         kept.tree.labels()
-    assert same(Report(kept, pictures=False).tree, model.tree_)
-    MCLA(6).fit(six[0], out=tmp_path / "given.zarr")
-    assert Consensus.open(tmp_path / "given.zarr").tree is None
+    assert same(bc.Report(kept, pictures=False).tree, model.tree_)
+    bc.MCLA(6).fit(six[0], out=tmp_path / "given.zarr")
+    assert bc.Consensus.open(tmp_path / "given.zarr").tree is None
     (tmp_path / "c.zarr" / "tree.npz").write_bytes(b"?")
     with pytest.raises(CorruptStoreError, match=r"tree.npz is damaged \(wrong checksum\)"):
         kept.verify()
@@ -126,13 +117,9 @@ def test_cut__keeps_its_promises(tree, most, min_size, min_support):
     by_number, by_support = tree.cut(most), tree.cut(min_support=min_support)
     assert by_number.min() == by_support.min() == 0
     assert by_number.max() + 1 == min(most, max(tree.table()["n_clusters"].to_pylist()))
-    for one, two in members(
-        tree
-    ):  # a split within a cluster has no support, one between two that or below it
-        within = {int(by_support[g]) for g in one | two}
-        if len(within) == 1:
-            at = members(tree).index((one, two))
-            assert tree.support[at] < min_support
+    for support, (one, two) in zip(tree.support, members(tree), strict=True):
+        if len({int(by_support[g]) for g in one | two}) == 1:  # a split within a cluster
+            assert support < min_support
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +128,12 @@ def unequal():
     rng = np.random.default_rng(0)
     truth = np.repeat(np.arange(6), [8000, 4000, 2000, 1000, 500, 250])
     wrong = rng.random((truth.size, 20)) < 0.05
-    return Ensemble.from_labels(np.where(wrong, rng.integers(6, size=wrong.shape), truth[:, None])), truth
+    return bc.Ensemble.from_labels(np.where(wrong, rng.integers(6, size=wrong.shape), truth[:, None])), truth
 
 
 def test_tree__estimates_how_many_objects_small_clusters_have(unequal):
     ensemble, truth = unequal
-    tree = consensus_tree(ensemble, random_state=0)
+    tree = bc.consensus_tree(ensemble, random_state=0)
     cut, planted = tree.cut(6), np.bincount(truth)
     assert tree.is_sampled
     assert tree.sizes[cut == 5].sum() / tree.sizes.sum() > 1.5 * 250 / truth.size
@@ -159,17 +146,17 @@ def test_tree__estimates_how_many_objects_small_clusters_have(unequal):
 
 def test_tree_of_a_fit__has_the_sizes_and_numbers_of_its_clusters(unequal, tmp_path):
     ensemble, truth = unequal
-    model = ConsensusTree("auto", random_state=0).fit(ensemble, out=tmp_path / "c.zarr")
+    model = bc.ConsensusTree("auto", random_state=0).fit(ensemble, out=tmp_path / "c.zarr")
     sizes = np.bincount(model.labels_)
     assert sizes.size == 6
-    for tree in (model.tree_, Consensus.open(tmp_path / "c.zarr").tree):
+    for tree in (model.tree_, bc.Consensus.open(tmp_path / "c.zarr").tree):
         np.testing.assert_allclose(np.bincount(tree.cut(), tree.objects), sizes, rtol=0.02)
-    names = {text.get_text() for text in plots.tree(model).axes[0].get_yticklabels()}
+    names = {text.get_text() for text in bc.plots.tree(model).axes[0].get_yticklabels()}
     assert names == {f"{k}: {size / truth.size:.1%}" for k, size in enumerate(sizes)}
 
 
 def test_labels__have_the_numbers_of_the_cut(unequal):
-    tree = consensus_tree(unequal[0], random_state=0)
+    tree = bc.consensus_tree(unequal[0], random_state=0)
     numbers = np.array([2, 0, 3, 1])
     np.testing.assert_array_equal(tree.placer(numbers[tree.cut(4)], None), numbers[tree.labels(4)])
 
@@ -177,7 +164,7 @@ def test_labels__have_the_numbers_of_the_cut(unequal):
 def test_cut__of_the_number_recommended_passes_over_outliers(six):
     labels = np.array(six[0].read(0, 900))
     labels[:3] = labels.max(axis=0) + 1 + np.arange(3)[:, None]  # each alone in every partition
-    tree = consensus_tree(labels, tree="distinctness", random_state=0)
+    tree = bc.consensus_tree(labels, tree="distinctness", random_state=0)
     assert tree.choice.n_clusters == 6
     found = tree.cut()
     sizes = np.bincount(found[found >= 0], tree.sizes[found >= 0])
@@ -201,40 +188,36 @@ def test_cut__of_the_number_recommended_passes_over_outliers(six):
 
 def test_tree__tells_what_is_wrong(six, tree):
     with pytest.raises(InvalidInputError, match=r"tree='ward' is unknown; choose one of 'average'"):
-        consensus_tree(six[0], tree="ward")
+        bc.consensus_tree(six[0], tree="ward")
     with pytest.raises(InvalidInputError, match="min_support"):
         tree.cut(min_support=2)
-    alone = consensus_tree(six[0].read(0, 900)[:, :1], random_state=0)
+    alone = bc.consensus_tree(six[0].read(0, 900)[:, :1], random_state=0)
     with pytest.raises(InvalidInputError, match="the support of splits is not known"):
         alone.cut(min_support=0.5)
     assert alone.table()["support"].null_count == len(alone.sizes) - 1
     with pytest.raises(MemoryBudgetError):
-        consensus_tree(six[0], memory="1MB")
+        bc.consensus_tree(six[0], memory="1MB")
 
 
 @pytest.mark.parametrize("labels", [np.zeros((5, 3), int), [[0]], np.eye(3, dtype=int)])
 def test_tree__of_tiny_ensembles_shows_itself(labels):
-    tree = consensus_tree(np.asarray(labels), random_state=0)
+    tree = bc.consensus_tree(np.asarray(labels), random_state=0)
     assert "ClusterTree" in repr(tree)
     assert len(tree.labels()) == len(labels)
 
 
 def test_labels__find_the_classes_and_are_the_same_on_any_engine_and_from_a_store(tmp_path):
-    from distributed import Client, LocalCluster
 
     ensemble, truth = planted_ensemble(2_400, 30, noise=(0.0, 0.2), missing=0.3, random_state=1)
     rows = ensemble.read(0, 2_400).copy()
     rows[7] = -1
-    ensemble = Ensemble.from_labels(rows)
+    ensemble = bc.Ensemble.from_labels(rows)
     ensemble.save(tmp_path / "e.zarr", chunk_rows=320)
-    first = consensus_tree(ensemble, random_state=3, client="serial")
+    first = bc.consensus_tree(ensemble, random_state=3, client="serial")
     labels = first.labels(6, client="serial")
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+    with local_client(threads_per_worker=2, processes=False) as client:
         for engine in ("threads", client):
-            second = consensus_tree(tmp_path / "e.zarr", random_state=3, client=engine)
+            second = bc.consensus_tree(tmp_path / "e.zarr", random_state=3, client=engine)
             np.testing.assert_array_equal(first.merges, second.merges)
             np.testing.assert_array_equal(first.support, second.support)
             np.testing.assert_array_equal(labels, second.labels(6, client=engine))

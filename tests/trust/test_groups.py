@@ -18,6 +18,8 @@ from bigcons.store.clusters import least_objects
 from bigcons.trust.groups import TREES, Groups, Sample, merge_groups, n_groups_for, plan_bytes, rows_for
 from bigcons.trust.support import Halves
 from tests.naive import tree as naive
+from tests.naive.overlaps import incidence
+from tests.support.labels import merged_and_cut
 from tests.support.strategies import label_matrices
 
 weights = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0])
@@ -156,32 +158,14 @@ def test_table_of_groups__is_that_of_their_objects():
     expected, offsets = naive.table_of(labels, found.groups)
     np.testing.assert_array_equal(found.table, expected)
     np.testing.assert_array_equal(found.offsets, offsets)
-    by_memberships = Sample(one_hot(labels, ensemble.offsets), ensemble.offsets).groups(10)
+    by_memberships = Sample(incidence(labels).astype(np.float32), ensemble.offsets).groups(10)
     np.testing.assert_array_equal(by_memberships.groups, found.groups)
 
 
-def planted(shares, n_objects, n_partitions=40, missing=0.0, seed=0):
-    """Labels of partitions that merge classes, or cut them at random, a tenth of them wrong."""
+def planted(shares, n_objects, missing=0.0, seed=0):
     rng = np.random.default_rng(seed)
-    n_classes = len(shares)
-    truth = rng.choice(n_classes, n_objects, p=shares)
-    labels = np.empty((n_objects, n_partitions), np.int64)
-    for u in range(n_partitions):
-        labels[:, u] = rng.permutation(n_classes)[truth] % int(rng.integers(2, n_classes + 1))
-        if u % 3 == 0:
-            labels[:, u] = 2 * labels[:, u] + rng.integers(2, size=n_objects)
-    wrong = rng.random(labels.shape) < 0.1
-    labels[wrong] = rng.integers(2, size=wrong.sum())
-    labels[rng.random(labels.shape) < missing] = -1
-    return labels, truth
-
-
-def one_hot(labels, offsets):
-    """Return labels as memberships of 0 or 1 in base clusters."""
-    memberships = np.zeros((len(labels), offsets[-1]), np.float32)
-    rows, columns = np.nonzero(labels >= 0)
-    memberships[rows, (offsets[:-1] + labels)[rows, columns]] = 1.0
-    return memberships
+    truth = rng.choice(len(shares), n_objects, p=shares)
+    return merged_and_cut(truth, missing=missing, rng=rng), truth
 
 
 @pytest.mark.parametrize(

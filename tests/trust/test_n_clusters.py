@@ -4,17 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from bigcons import (
-    HBGF,
-    METHODS,
-    PCC,
-    ConsensusTree,
-    EACAverage,
-    EACGroups,
-    Ensemble,
-    choose_n_clusters,
-    consensus_tree,
-)
+import bigcons as bc
 from bigcons.errors import InvalidInputError, MemoryBudgetError
 from bigcons.methods.base import ConsensusClusterer
 from bigcons.metrics import adjusted_rand
@@ -23,21 +13,12 @@ from bigcons.store.clusters import NClustersChoice, evidence, merit
 from bigcons.trust.groups import FIRST_GROUPS, Sample, nearest_of_rows
 from bigcons.trust.n_clusters import judge
 from tests.naive import tree as naive
+from tests.support.labels import merged_and_cut
 
 
-def planted(n_classes, n_objects=240, n_partitions=40, missing=0.0, seed=0):
-    """Labels of partitions that merge classes or cut them at random, a tenth of them wrong."""
-    rng = np.random.default_rng(seed)
+def planted(n_classes, n_objects=240, missing=0.0):
     truth = np.arange(n_objects) % n_classes
-    labels = np.empty((n_objects, n_partitions), int)
-    for u in range(n_partitions):
-        labels[:, u] = rng.permutation(n_classes)[truth] % int(rng.integers(2, n_classes + 1))
-        if u % 3 == 0:
-            labels[:, u] = 2 * labels[:, u] + rng.integers(2, size=n_objects)
-    wrong = rng.random(labels.shape) < 0.1
-    labels[wrong] = rng.integers(2, size=wrong.sum())
-    labels[rng.random(labels.shape) < missing] = -1
-    return labels, truth
+    return merged_and_cut(truth, missing=missing), truth
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +28,7 @@ def five():
 
 @pytest.mark.parametrize(("n_classes", "missing"), [(3, 0.0), (5, 0.5), (8, 0.0), (12, 0.3)])
 def test_choose__finds_the_planted_number(n_classes, missing):
-    choice = choose_n_clusters(planted(n_classes, missing=missing)[0], random_state=0)
+    choice = bc.choose_n_clusters(planted(n_classes, missing=missing)[0], random_state=0)
     assert choice.n_clusters == n_classes
     assert choice.runner_up != n_classes
     assert choice.is_clear
@@ -60,7 +41,7 @@ def test_choose__does_not_count_outliers_as_clusters():
     truth = np.arange(600) % 4
     labels = np.where(rng.random((600, 60)) < 0.1, rng.integers(4, size=(600, 60)), truth[:, None])
     labels[::30] = 10 + np.arange(20)[:, None]
-    choice = choose_n_clusters(labels, random_state=0)
+    choice = bc.choose_n_clusters(labels, random_state=0)
     assert (choice.n_clusters, choice.is_clear) == (4, True)
 
 
@@ -70,7 +51,7 @@ def test_choose__does_not_count_objects_that_err_as_a_cluster(n_partitions):
     classes, errs = draw.integers(6, size=(1500, 1)), draw.random((1500, 1)) < 0.2
     is_wrong = draw.random((1500, n_partitions)) < np.where(errs, 0.8, 0.05)
     labels = np.where(is_wrong, draw.integers(6, size=is_wrong.shape), classes)
-    choice = choose_n_clusters(labels, random_state=0)
+    choice = bc.choose_n_clusters(labels, random_state=0)
     assert choice.n_clusters == 6
     assert choice.is_clear
 
@@ -81,11 +62,11 @@ def test_a_sample_without_labels__is_refused(n_clusters):
     labels = np.full((50_000, 3), -1)
     labels[7], labels[9] = 0, 1
     with pytest.raises(InvalidInputError, match=r"none of the \d+ sampled objects has a label; leave out"):
-        PCC(n_clusters, random_state=0).fit(labels)
+        bc.PCC(n_clusters, random_state=0).fit(labels)
 
 
 def test_table__has_a_row_for_each_number_and_that_of_most_merit_is_the_recommendation(five):
-    choice = choose_n_clusters(five[0], k_range=(3, 9), random_state=0)
+    choice = bc.choose_n_clusters(five[0], k_range=(3, 9), random_state=0)
     table = choice.table
     assert table["n_clusters"].tolist() == list(range(3, 10))
     assert {len(column) for column in table.values()} == {7}
@@ -107,7 +88,7 @@ def test_evidence__counts_what_is_not_agreed_on_against_a_number_and_all_larger_
 
 def test_merit__is_the_evidence_and_a_share_of_the_quality():
     labels = planted(5)[0]
-    sample = Sample(labels, Ensemble.from_labels(labels).offsets)
+    sample = Sample(labels, bc.Ensemble.from_labels(labels).offsets)
     groups = sample.groups(FIRST_GROUPS)
     found = judge(sample, groups, FIRST_GROUPS, np.arange(len(labels)))
     table, anmi = found.choice.table, found.groups.mutual_information("average")
@@ -119,8 +100,8 @@ def test_merit__is_the_evidence_and_a_share_of_the_quality():
 
 def test_weights__count_partitions_as_if_they_occurred_that_often(five):
     labels, weights = five[0][:, :9], np.array([1, 2, 1, 0, 1, 3, 1, 1, 2])
-    weighted = choose_n_clusters(labels, weights=weights, random_state=0)
-    repeated = choose_n_clusters(np.repeat(labels, weights, axis=1), random_state=0)
+    weighted = bc.choose_n_clusters(labels, weights=weights, random_state=0)
+    repeated = bc.choose_n_clusters(np.repeat(labels, weights, axis=1), random_state=0)
     for name in ("distinctness", "lifetime"):  # a half has a partition once, whatever its weight
         of_several = (table[name][1:] for table in (weighted.table, repeated.table))
         np.testing.assert_allclose(*of_several, atol=1e-9)
@@ -128,9 +109,9 @@ def test_weights__count_partitions_as_if_they_occurred_that_often(five):
 
 def test_choice__is_the_same_on_any_engine_and_from_a_store(tmp_path):
     labels = planted(5, n_objects=2_400)[0]
-    Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=320)
-    first = choose_n_clusters(Ensemble.from_labels(labels), random_state=3, client="serial")
-    second = choose_n_clusters(str(tmp_path / "e.zarr"), random_state=3, client="threads")
+    bc.Ensemble.from_labels(labels).save(tmp_path / "e.zarr", chunk_rows=320)
+    first = bc.choose_n_clusters(bc.Ensemble.from_labels(labels), random_state=3, client="serial")
+    second = bc.choose_n_clusters(str(tmp_path / "e.zarr"), random_state=3, client="threads")
     assert first.n_sampled == 2_000
     assert first.n_clusters == second.n_clusters == 5
     for name, column in first.table.items():
@@ -140,8 +121,8 @@ def test_choice__is_the_same_on_any_engine_and_from_a_store(tmp_path):
 def test_choose__takes_soft_clusterings_as_the_labels_they_are(five):
     labels = five[0][:, :12]
     memberships = [(column[:, None] == np.arange(column.max() + 1)).astype(np.float32) for column in labels.T]
-    soft = choose_n_clusters(Ensemble.from_memberships(memberships), random_state=0)
-    hard = choose_n_clusters(labels, random_state=0)
+    soft = bc.choose_n_clusters(bc.Ensemble.from_memberships(memberships), random_state=0)
+    hard = bc.choose_n_clusters(labels, random_state=0)
     for name, column in hard.table.items():
         np.testing.assert_allclose(column, soft.table[name], atol=1e-6)
 
@@ -154,7 +135,7 @@ def test_choose__finds_many_communities_by_groups_of_centers():
         labels[:, u] = rng.integers(150, size=220)[truth]
     wrong = rng.random(labels.shape) < 0.02
     labels[wrong] = rng.integers(150, size=wrong.sum())
-    choice = choose_n_clusters(labels, random_state=0)
+    choice = bc.choose_n_clusters(labels, random_state=0)
     assert choice.n_clusters == 220
     assert choice.is_clear
 
@@ -187,7 +168,7 @@ def test_choose__reports_each_doubling_and_each_half():
 
     labels = planted(40, n_objects=3000)[0]  # more clusters than half of the first groups
     with report_progress_to(Listener):
-        ConsensusTree("auto", random_state=0, client="serial").fit(labels)
+        bc.ConsensusTree("auto", random_state=0, client="serial").fit(labels)
     merged = [what for what, *_ in told if what.startswith("merge ")]
     assert merged[:2] == [f"merge {n} groups to choose n_clusters" for n in (30, 60)]
     # the same sample has 30 groups and 60
@@ -199,28 +180,28 @@ def test_choose__reports_each_doubling_and_each_half():
 
 @pytest.mark.parametrize("labels", [np.zeros((5, 3), int), [[0]], [[0, -1], [-1, 0]], np.eye(3, dtype=int)])
 def test_choose__copes_with_tiny_ensembles(labels):
-    choice = choose_n_clusters(np.asarray(labels), random_state=0)
+    choice = bc.choose_n_clusters(np.asarray(labels), random_state=0)
     assert 1 <= choice.n_clusters <= len(labels)
 
 
 def test_choose__of_a_single_partition_is_its_number_of_clusters(five):
-    assert choose_n_clusters(five[1][:, None], random_state=0).n_clusters == 5
+    assert bc.choose_n_clusters(five[1][:, None], random_state=0).n_clusters == 5
 
 
 @pytest.mark.parametrize("k_range", [(0, 3), (5, 3), (2, 10_000), "ab", 7, (2, 3, 4)])
 def test_choose__refuses_what_is_no_range(five, k_range):
     with pytest.raises(InvalidInputError) as caught:
-        choose_n_clusters(five[0], k_range=k_range)
+        bc.choose_n_clusters(five[0], k_range=k_range)
     assert str(caught.value.parameter).startswith("k_range")
 
 
 def test_choose__refuses_a_budget_that_cannot_hold_the_sample(five):
     with pytest.raises(MemoryBudgetError) as caught:
-        choose_n_clusters(five[0], memory="1MB")
+        bc.choose_n_clusters(five[0], memory="1MB")
     assert caught.value.needed > 1e6
 
 
-@pytest.mark.parametrize("method", [ConsensusTree, PCC, HBGF])
+@pytest.mark.parametrize("method", [bc.ConsensusTree, bc.PCC, bc.HBGF])
 def test_auto__is_the_fit_with_the_number_chosen_and_is_resumed(five, method, tmp_path):
     auto = method("auto", random_state=0).fit(five[0], out=tmp_path / "c.zarr")
     again = method("auto", random_state=0).fit(five[0], out=tmp_path / "c.zarr")
@@ -232,7 +213,7 @@ def test_auto__is_the_fit_with_the_number_chosen_and_is_resumed(five, method, tm
     assert adjusted_rand(auto.predict(five[0]), given.predict(five[0])) == 1.0
 
 
-@pytest.mark.parametrize("method", [ConsensusTree, EACGroups])
+@pytest.mark.parametrize("method", [bc.ConsensusTree, bc.EACGroups])
 def test_auto__cuts_the_tree_that_is_kept(method):
     """Trees whose cuts differ, of partitions by the nearest of some objects, 30 of which lie apart."""
     draw = np.random.default_rng(2)
@@ -243,20 +224,20 @@ def test_auto__cuts_the_tree_that_is_kept(method):
     model = method("auto", random_state=0).fit(labels)
     assert model.n_clusters_ > 1
     assert model.chosen_tree_ == model.tree_.tree
-    if method is ConsensusTree:
-        of_tree = consensus_tree(labels, random_state=0).labels()
+    if method is bc.ConsensusTree:
+        of_tree = bc.consensus_tree(labels, random_state=0).labels()
         assert adjusted_rand(model.labels_, of_tree) == 1.0
 
 
 def test_auto__is_refused_by_methods_that_do_not_choose(five):
-    for method in METHODS.values():
+    for method in bc.METHODS.values():
         if not method.chooses:
             model = method("auto")
             assert isinstance(model, ConsensusClusterer)
             with pytest.raises(InvalidInputError):
                 model.fit(five[0])
     with pytest.raises(InvalidInputError) as caught:
-        EACAverage("auto").fit(five[0])
+        bc.EACAverage("auto").fit(five[0])
     assert caught.value.parameter == "n_clusters"
     with pytest.raises(InvalidInputError):
-        HBGF("many").fit(five[0])
+        bc.HBGF("many").fit(five[0])
