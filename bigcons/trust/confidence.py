@@ -163,7 +163,7 @@ class TrustSums(NamedTuple):
         jaccard = contingency.ratio(n_shared, n_known + n_assigned - n_shared, 0.0)
         # pairs of objects of two clusters, once for each partition that joins them, or labels both
         counted = self.table.astype(np.float64), of_partition.astype(np.float64)
-        joined, seen = (products_of_rows(csr_array(counts)) for counts in counted)
+        joined, seen = map(products_of_rows, map(csr_array, counted))
         for products, counts in ((joined, counted[0]), (seen, counted[1])):
             np.fill_diagonal(products, contingency.pairs_of(counts).sum(axis=1))
         share, apart = contingency.ratio(joined, seen), ~np.eye(K, dtype=bool)
