@@ -472,6 +472,8 @@ def plain_arrow(raw: Any) -> Any:
 
     try:
         if isinstance(raw, np.ndarray):
+            if raw.dtype.kind in "cV":  # of which Arrow tells a number
+                return f"numpy {raw.dtype}"
             raw = pa.array(raw, from_pandas=True)
         if isinstance(raw, pa.ChunkedArray):
             raw = raw.combine_chunks()

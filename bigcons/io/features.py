@@ -541,7 +541,8 @@ class Features:
             raise InvalidInputError(
                 f"{self.where} has text that may be numbers or dates in column {examples}; convert it, "
                 "pass decimal=',' of bigcons.select (--decimal ,), name the column in categorical= "
-                "(--categorical), or name what is missing in missing= (--missing)."
+                "(--categorical), name what is missing in missing= (--missing), or leave out a row of names, "
+                "units or totals."
             )
         for c, words in levels.items():
             kind = HASHED if len(words) > LEVELS else CATEGORY if words else NUMBER
@@ -551,12 +552,25 @@ class Features:
     def _check_head(self, codes: Sequence[ColumnCode]) -> None:
         """Refuse columns with a different whole number or text in each of many rows, unless they were chosen.
 
-        Warns of numbers that may stand for missing values, before there is any work.
+        Warns of numbers that may stand for missing values, and of a last row that is the sum of all others,
+        before there is any work.
         """
         like_ids: list[str] = []
         missing: dict[str, float] = {}
         rows = min(max(VALUES_TOGETHER // (8 * len(codes)), 1024), BLOCK_ROWS)
-        batch: Rows = next(iter(self.table.batches(rows)), [])
+        batches = self.table.batches(rows)
+        batch: Rows = next(batches, [])
+        numeric = [c for c, code in enumerate(codes) if code.kind == NUMBER and c < len(batch)]
+        if numeric and len(batch[0]) >= 20 and len(self.table.lengths) == 1 and next(batches, None) is None:
+            values = np.column_stack([numbers_of(batch[c], codes[c], self.where) for c in numeric])
+            with np.errstate(all="ignore"):
+                sums = np.nansum(values[:-1], axis=0)
+            if values[-1].any() and np.allclose(values[-1], sums):
+                warn_user(
+                    f"{self.where} has the sum of all other rows in its last one; leave it out if it has "
+                    "totals.",
+                    SuspiciousFeaturesWarning,
+                )
         for c, column in enumerate(batch):
             if len(column) < 200 or c in self.table.categorical or codes[c].kind == DATE:
                 continue

@@ -210,8 +210,8 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
             absent = column.is_null().to_numpy(zero_copy_only=False)
             column = pc.fill_null(column, pa.scalar(0, column.type))
         raw = column.to_numpy(zero_copy_only=False)
-    most = np.iinfo(raw.dtype).max if raw.dtype.kind == "u" and rule.numbers is None else 1 << 63
-    if most < 1 << 63 and raw.max(initial=0) == most:
+    most = np.iinfo(raw.dtype).max if raw.dtype.kind == "u" and rule.numbers is None else None
+    if most is not None and raw.max(initial=0) == most:
         raise InvalidInputError(
             f"partition {name!r} has the label {most}, which is what {raw.dtype} makes of -1; pass "
             f"missing={most} (--missing {most}) if it means missing, or missing=[] (--missing '') if not."
@@ -221,7 +221,9 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
         absent = missing if absent is None else absent | missing
         raw = _whole(np.where(absent, 0, raw), name)
     elif raw.dtype == np.uint64:
-        raw = _whole(raw, name)
+        named = np.isin(raw, [number for number in rule.numbers or () if number >= 1 << 63])
+        absent = named if absent is None else absent | named
+        raw = _whole(np.where(absent, np.uint64(0), raw), name)
     elif raw.dtype.kind in "bu":
         raw = raw.astype(np.result_type(raw.dtype, np.int8))
     are_labels = raw >= 0 if rule.numbers is None else ~np.isin(raw, list(rule.numbers))
@@ -362,9 +364,11 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
 
     Fewer than 20 rows of ten times as many columns, or more, may be partitions.
     Negative numbers may be votes if partitions with missing labels have one number besides. Ids differ in
-    each of 200 objects or more; they are none if all columns are so. The first or the last row of text may be
-    types, units or totals if it has labels of its own in all partitions: ``codes`` (rows, M) of the first
-    rows tell.
+    each of 200 objects or more; they are none if all columns are so. Labels unlike the others may be codes of
+    missing ones, or totals: words among more numbers, but for those that begin with a digit, such as 0,1, and
+    one or two numbers that are further above consecutive ones than these are apart. The first or the last row
+    of text may be types, units or totals if it has labels of its own in all partitions: ``codes`` (rows, M)
+    of the first rows tell; a row of names repeats the header.
     """
     if n_objects < 20 and len(encodings) >= 10 * n_objects:
         warn_user(
@@ -388,12 +392,44 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
             "MCLA; leave it out with drop= (--drop).",
             SuspiciousLabelsWarning,
         )
-    are_words = len(encodings) > 1 and all(e.values.dtype == object for e in encodings)
-    for at, which in ((0, "first"), (-1, "last")) if are_words and n_objects >= 20 else ():
+    if n_objects < 20:
+        return
+    odd: dict[str, list[Any]] = {}
+    for e in encodings:
+        if e.rule.numbers is not None and min(e.rule.numbers, default=-1) < 0:
+            continue  # all other labels are meant
+        if e.values.dtype == object:
+            words = [label for label in e.values if number_of(label) is None]
+            unlike = [word for word in words if 2 * len(words) < len(e.values) and not word[0].isdigit()]
+        else:
+            labels = np.sort(e.values)
+            at = int(np.argmax(np.diff(labels, append=labels[-1:]) > 1))
+            is_far = at > 0 and len(labels) - at < 4 and labels[at + 1] - labels[at] > at + 1
+            unlike = labels[at + 1 :].tolist() if is_far else []
+        if unlike:
+            odd[e.name] = unlike
+    if odd:
+        one = next(iter(odd.values()))
+        rest = "numbers" if isinstance(one[0], str) else "far smaller"
+        warn_user(
+            f"{shown([*odd])} has {shown(one)}, unlike its other labels, which are {rest}; name in "
+            "missing= (--missing) what is no cluster, leave out a row of names, units or totals, or pass "
+            "missing=[] (--missing '') if all are clusters.",
+            SuspiciousLabelsWarning,
+        )
+    are_words = not odd and all(e.values.dtype == object for e in encodings)
+    if are_words and all(e.name in e.values for e in encodings):
+        are_words = False
+        warn_user(
+            f"the names of the partitions are labels, too ({shown([e.name for e in encodings])}); leave out "
+            "a row that repeats the header.",
+            SuspiciousLabelsWarning,
+        )
+    for at, which in ((0, "first"), (-1, "last")) if are_words and len(encodings) > 1 else ():
         if (codes[at] >= 0).all() and ((codes == codes[at]).sum(axis=0) == 1).all():
-            words = shown([str(e.values[code]) for e, code in zip(encodings, codes[at], strict=True)])
+            texts = shown([str(e.values[code]) for e, code in zip(encodings, codes[at], strict=True)])
             warn_user(
-                f"the {which} row has labels that no other has in any partition ({words}); leave it out if "
+                f"the {which} row has labels that no other has in any partition ({texts}); leave it out if "
                 "it has types, units or totals.",
                 SuspiciousLabelsWarning,
             )

@@ -281,8 +281,10 @@ def check_matrix(shape: Sequence[float], where: str) -> None:
 
 def array_source(array: Any, where: str) -> Source:
     """Return any matrix that can be sliced by rows: numpy, a memory map, Zarr, HDF5, or sparse of SciPy."""
-    check_matrix(array.shape, where)
     dtype, chunks, sparse = np.dtype(array.dtype), getattr(array, "chunks", None), is_sparse(array)
+    if dtype.names:
+        raise InvalidInputError(f"{where} is an array of records; pass pandas.DataFrame(x).")
+    check_matrix(array.shape, where)
     column_bytes = (3.0 if chunks else 2.0) * dtype.itemsize  # as decoded, as read, as columns
     if sparse:
         array = array.tocsr() if hasattr(array, "tocsr") else array

@@ -138,18 +138,54 @@ def test_minus_one_in_an_unsigned_type_is_refused(dtype, kind, tmp_path):
     frame = pd.DataFrame(np.array([[0, 1], [-1, 0], [1, 1]]).astype(dtype), columns=["a", "b"])
     largest = int(np.iinfo(dtype).max)
     source = routes(frame, tmp_path)[kind]
-    if dtype == np.uint64:  # which no label may be
-        with refused(f"has label {largest};"):
-            Ensemble.from_labels(source)
-        return
     with refused(
         f"'a' has the label {largest}, which is what {np.dtype(dtype)} makes of -1; .*missing={largest}"
     ):
         Ensemble.from_labels(source)
     assert values_of(Ensemble.from_labels(source, missing=largest)) == [[0, 1], [None, 0], [1, 1]]
-    assert values_of(Ensemble.from_labels(source, missing=[])) == [[0, 1], [largest, 0], [1, 1]]
-    below = frame.where(frame != largest, largest - 1)
-    assert values_of(Ensemble.from_labels(below)) == [[0, 1], [largest - 1, 0], [1, 1]]
+    if dtype == np.uint64:  # which no label may be
+        with refused(f"has label {largest};"):
+            Ensemble.from_labels(source, missing=[])
+    else:
+        assert values_of(Ensemble.from_labels(source, missing=[])) == [[0, 1], [largest, 0], [1, 1]]
+    below = frame.where(frame != largest, largest // 2 - 1)
+    assert values_of(Ensemble.from_labels(below)) == [[0, 1], [largest // 2 - 1, 0], [1, 1]]
+
+
+ROWS = np.column_stack([np.arange(60) % 5, np.arange(60) % 3])
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "csv", "parquet", "object", "dask"])
+@pytest.mark.parametrize(
+    ("labels", "odd"),
+    [
+        (np.uint8, [254]),
+        (np.uint16, [65533, 65534]),
+        (float, [99]),
+        (int, [2**31 - 1]),
+        (str, ["noise"]),
+        (str, ["Total 2020", "\u22121"]),
+        (int, []),
+        (str, []),
+        (np.uint8, [7]),
+        (str, ["0,1", "1_1"]),
+        (str, ["B", "T", "NK", "DC", "M"]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_labels_unlike_all_others_are_told(labels, odd, kind, tmp_path):
+    table = ROWS.astype(str).astype(object) if labels is str else ROWS.astype(labels)
+    for row, label in enumerate(odd):
+        table[row::9, 0] = label
+    source = routes(pd.DataFrame(table, columns=["a", "b"]), tmp_path)[kind]
+    source = bc.select(source, columns=["a", "b"])
+    if not odd or odd[0] in (7, "0,1", "B"):
+        Ensemble.from_labels(source)  # warnings are errors
+        return
+    with pytest.warns(SuspiciousLabelsWarning, match=rf"^'a' has {odd[0]!r}.* name in missing="):
+        Ensemble.from_labels(source)
+    for missing, n_clusters in ((odd, 5), ([], 5 + len(odd))):
+        assert Ensemble.from_labels(source, missing=missing).n_clusters.tolist() == [n_clusters, 3]
 
 
 @pytest.mark.parametrize("kind", ["pandas", "object", "polars", "dask", "csv", "parquet", "array", "text"])

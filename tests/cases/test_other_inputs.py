@@ -12,7 +12,7 @@ import scipy.sparse
 
 import bigcons as bc
 from bigcons import Ensemble
-from bigcons.errors import SuspiciousLabelsWarning
+from bigcons.errors import SuspiciousFeaturesWarning, SuspiciousLabelsWarning
 from bigcons.io.features import open_features
 from tests.support.refusals import refused
 from tests.support.stores import values_of
@@ -177,7 +177,9 @@ def test_floats_that_hold_no_whole_number_exactly():
         (pd.DataFrame.sparse.from_spmatrix(scipy.sparse.csr_matrix(INDICATORS)), "type Sparse"),
         (pd.Series(RUN), r"x\.to_frame"),
         (pa.array(RUN), "cannot be read"),
-        (np.rec.fromarrays([RUN, RUN], names="a,b"), "has 1 dimension"),
+        (np.rec.fromarrays([RUN, RUN], names="a,b"), r"array of records; pass pandas\.DataFrame"),
+        (np.array([[(0, "x")], [(1, "y")]], "i4,U1"), r"array of records; pass pandas\.DataFrame"),
+        (INDICATORS * 1j, "numpy complex128"),
         (np.random.default_rng(0).dirichlet([1, 1, 1], 9), r"pass memberships to Ensemble\.from_memberships"),
     ],
 )
@@ -235,16 +237,40 @@ def test_a_number_is_a_name_where_names_are_numbers(as_table):
         Ensemble.from_labels(named, columns=[True, False])
 
 
-@pytest.mark.parametrize("place", [0, 60])
-def test_rows_of_types_and_totals_are_told(place, tmp_path):
-    rows = [f"S{i}\tc{i % 3}\tc{i % 2}" for i in range(60)]
-    rows.insert(place, "#q2:types\tcategorical\tcategorical")
+@pytest.mark.parametrize("place", [0, 30, 60])
+@pytest.mark.parametrize(
+    ("line", "as_text", "told"),
+    [
+        ("#q2:types\tcategorical\tcategorical", "c", "row has labels that no other has .*'categorical'"),
+        ("\tk0\tk1", "c", r"names of the partitions are labels, too \('k0', 'k1'\)"),
+        ("\tk0\tk1", "", "'k0', 'k1' has 'k0', unlike its other labels, which are numbers"),
+        ("kg\tkg\tkg", "", "'k0', 'k1' has 'kg', unlike its other labels, which are numbers"),
+        ("Total\t90\t60", "", "'k0', 'k1' has 90, unlike its other labels, which are far smaller"),
+    ],
+)
+def test_rows_of_names_types_units_and_totals_are_told(place, line, as_text, told, tmp_path):
+    rows = [f"S{i}\t{as_text}{i % 4}\t{as_text}{i % 3}" for i in range(60)]
     (tmp_path / "x.tsv").write_text("\n".join(["\tk0\tk1", *rows]))
-    with pytest.warns(SuspiciousLabelsWarning, match=r"row has labels that no other has .*'categorical'"):
-        Ensemble.from_labels(tmp_path / "x.tsv")
-    del rows[place]
-    (tmp_path / "x.tsv").write_text("\n".join(["\tk0\tk1", *rows]))
-    assert Ensemble.from_labels(tmp_path / "x.tsv").shape == (60, 2)  # warnings are errors
+    assert Ensemble.from_labels(tmp_path / "x.tsv", drop="index").shape == (60, 2)  # warnings are errors
+    (tmp_path / "x.tsv").write_text("\n".join(["\tk0\tk1", *rows[:place], line, *rows[place:]]))
+    if (line[0], place) == ("#", 30):
+        return
+    with pytest.warns(SuspiciousLabelsWarning, match=told):
+        Ensemble.from_labels(tmp_path / "x.tsv", drop="index")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize(("factor", "is_told"), [(1, True), (0.5, False)])
+def test_a_last_row_of_the_sums_of_features_is_told(suffix, factor, is_told, tmp_path):
+    frame = pd.DataFrame({"x": np.arange(40.0), "n": np.arange(40.0)[::-1] % 7, "t": ["u", "v"] * 20})
+    frame.loc[40] = [*(factor * frame[["x", "n"]].sum()), "Total"]
+    getattr(frame, f"to_{suffix}")(tmp_path / f"x.{suffix}", index=False)
+    for source in (frame, tmp_path / f"x.{suffix}"):
+        if is_told:
+            with pytest.warns(SuspiciousFeaturesWarning, match="the sum of all other rows in its last one"):
+                open_features(source)
+        else:
+            open_features(source)
 
 
 def test_partitions_of_one_cluster_are_told():
