@@ -189,7 +189,8 @@ def positions_of(source: Source, column: Column, *, may_be_pattern: bool = True)
     names = source.names
     if isinstance(column, (bool, np.bool_)):
         raise UnknownColumnError(source.where, column, names, n_columns=source.n_columns)
-    is_position = isinstance(column, (int, np.integer)) and not any(map(str.isdecimal, names or ()))
+    has_numbers = any(loose_number(name) is not None for name in names or ())
+    is_position = isinstance(column, (int, np.integer)) and not has_numbers
     if names is not None and not is_position:
         column = str(column)  # of a data frame, whatever it is
     if names is not None and isinstance(column, str):

@@ -211,7 +211,7 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
             column = pc.fill_null(column, pa.scalar(0, column.type))
         raw = column.to_numpy(zero_copy_only=False)
     most = np.iinfo(raw.dtype).max if raw.dtype.kind == "u" and rule.numbers is None else None
-    if most is not None and raw.max(initial=0) == most:
+    if most is not None and (raw if absent is None else raw[~absent]).max(initial=0) == most:
         raise InvalidInputError(
             f"partition {name!r} has the label {most}, which is what {raw.dtype} makes of -1; pass "
             f"missing={most} (--missing {most}) if it means missing, or missing=[] (--missing '') if not."
@@ -398,11 +398,11 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
     for e in encodings:
         if e.rule.numbers is not None and min(e.rule.numbers, default=-1) < 0:
             continue  # all other labels are meant
-        if e.values.dtype == object:
-            words = [label for label in e.values if number_of(label) is None]
-            unlike = [word for word in words if 2 * len(words) < len(e.values) and not word[0].isdigit()]
+        numbers: Any = [*map(number_of, e.values)] if e.values.dtype == object else e.values
+        if words := [word for word, number in zip(e.values, numbers, strict=True) if number is None]:
+            unlike = [word for word in words if 2 * len(words) < len(numbers) and not word[0].isdigit()]
         else:
-            labels = np.sort(e.values)
+            labels = np.sort(numbers)
             at = int(np.argmax(np.diff(labels, append=labels[-1:]) > 1))
             is_far = at > 0 and len(labels) - at < 4 and labels[at + 1] - labels[at] > at + 1
             unlike = labels[at + 1 :].tolist() if is_far else []
@@ -426,8 +426,9 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
             SuspiciousLabelsWarning,
         )
     for at, which in ((0, "first"), (-1, "last")) if are_words and len(encodings) > 1 else ():
-        if (codes[at] >= 0).all() and ((codes == codes[at]).sum(axis=0) == 1).all():
-            texts = shown([str(e.values[code]) for e, code in zip(encodings, codes[at], strict=True)])
+        if (codes[at] >= 0).sum() > 1 and ((codes == codes[at]).sum(axis=0)[codes[at] >= 0] == 1).all():
+            both = zip(encodings, codes[at], strict=True)
+            texts = shown([str(e.values[code]) for e, code in both if code >= 0])
             warn_user(
                 f"the {which} row has labels that no other has in any partition ({texts}); leave it out if "
                 "it has types, units or totals.",

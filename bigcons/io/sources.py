@@ -279,16 +279,20 @@ def check_matrix(shape: Sequence[float], where: str) -> None:
         )
 
 
-def array_source(array: Any, where: str) -> Source:
-    """Return any matrix that can be sliced by rows: numpy, a memory map, Zarr, HDF5, or sparse of SciPy."""
+def array_source(array: Any, where: str, shape: Sequence[int] | None = None) -> Source:
+    """Return any matrix that can be sliced by rows: numpy, a memory map, Zarr, HDF5, or sparse of SciPy.
+
+    One of another ``shape`` is reshaped.
+    """
     dtype, chunks, sparse = np.dtype(array.dtype), getattr(array, "chunks", None), is_sparse(array)
     if dtype.names:
         raise InvalidInputError(f"{where} is an array of records; pass pandas.DataFrame(x).")
-    check_matrix(array.shape, where)
+    check_matrix(shape := shape or array.shape, where)
+    n_rows, width = shape
     column_bytes = (3.0 if chunks else 2.0) * dtype.itemsize  # as decoded, as read, as columns
     if sparse:
         array = array.tocsr() if hasattr(array, "tocsr") else array
-        n_values = max(array.shape[0] * array.shape[1], 1)
+        n_values = max(n_rows * width, 1)
         column_bytes = 16.0 * getattr(array, "nnz", n_values) / n_values
 
     def read(start: int, stop: int, columns: Sequence[int]) -> Rows:
@@ -299,12 +303,11 @@ def array_source(array: Any, where: str) -> Source:
             rows = csr_array(rows)
             rows.sum_duplicates()
         else:
-            rows = np.asanyarray(rows)  # keeps masks
-        return rows if list(columns) == list(range(rows.shape[1])) else rows[:, list(columns)]
+            rows = np.asanyarray(rows).reshape(-1, width)  # keeps masks
+        return rows if list(columns) == list(range(width)) else rows[:, list(columns)]
 
-    least_rows = chunks[0] if chunks else 1
-    load = sliced(read, least_rows)
-    source = Source(where, None, array.shape[1], [int(array.shape[0])], load, column_bytes)
+    least_rows = int(np.max(chunks[0])) if chunks else 1
+    source = Source(where, None, width, [n_rows], sliced(read, least_rows), column_bytes)
     source.dtype, source.least_rows, source.is_sparse = dtype, least_rows, sparse
     return source
 
@@ -317,7 +320,7 @@ def is_sparse(x: Any) -> bool:
 def rows_source(rows: Sequence[Any], role: str) -> Source:
     """Return the source of a list of rows of equal length."""
     try:
-        matrix = np.asarray(rows, None if role == "features" else object)  # numbers and text stay so
+        matrix = np.asarray(rows, object if role == "labels" else None)  # numbers and text stay so
     except ValueError:  # rows of several lengths
         matrix = np.empty(0)
     if matrix.ndim != 2:
@@ -517,7 +520,8 @@ def open_path(source: StorePath | File, role: str, how: Selection) -> Source:
     if is_store(place):
         raise InvalidInputError(f"{place} is a store of bigcons, no table of {role}; pass tables without it.")
     if (place / METADATA).is_file():
-        return array_source(ZarrArray(place), str(place))
+        array = ZarrArray(place)
+        return array_source(array, str(place), (*array.shape, 1)[:2])
     refuse_missing(place)
     if role == "pairs" or name.endswith(".npy"):
         refuse_bucket(path)
@@ -542,6 +546,15 @@ def open_files(paths: Sequence[File], role: str, how: Selection, where: str | No
     """Return the source of the rows of several files, one after another."""
     if not paths:
         raise errors.StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
+    local = [path if path.is_dir() else path.parent for path in paths if isinstance(path, Path)]
+    folders = sorted({folder for path in local for folder in (path, path.parent)})
+    for folder in folders:
+        _refuse_logs(folder, {log for log in ("_delta_log", ".hoodie") if (folder / log).exists()})
+    if len(valued := [folder for folder in folders if "=" in folder.name]) > 1:
+        raise InvalidInputError(
+            f"{valued[0]} and {valued[1].name} are named by values of a column that is in none of their "
+            "files; pass the data frame that pandas.read_parquet reads."
+        )
     if len(paths) == 1:
         return open_path(paths[0], role, how)
     source = joined([open_path(path, role, how) for path in paths], where)
@@ -620,15 +633,20 @@ def _files_in(folder: File) -> list[File]:
     names = {path.name for path in files}
     files = [path for path in files if not path.name.startswith(".")]
     parquet, text = ([p for p in files if p.name.lower().endswith(ends)] for ends in (PARQUET, _CSV))
+    _refuse_logs(folder, names if not (parquet or text) else names - {"metadata"})
+    if parquet and text:
+        raise InvalidInputError(f"{folder} has files of Parquet and of text; pass '{folder}/*.csv'.")
+    return sorted(parquet or text, key=_natural_order)
+
+
+def _refuse_logs(folder: File, names: set[str]) -> None:
+    """Raise InvalidInputError for a folder with ``names`` of which a log says which files count."""
     for log, kind in (("_delta_log", "Delta Lake"), (".hoodie", "Hudi"), ("metadata", "Iceberg")):
-        if log in names and (log != "metadata" or not (parquet or text)):
+        if log in names:
             raise InvalidInputError(
                 f"{folder} is a table of {kind}, in which not all files count; pass the data frame that its "
                 "own library reads."
             )
-    if parquet and text:
-        raise InvalidInputError(f"{folder} has files of Parquet and of text; pass '{folder}/*.csv'.")
-    return sorted(parquet or text, key=_natural_order)
 
 
 def _natural_order(path: File) -> tuple[list[tuple[int, str]], str]:
@@ -1068,10 +1086,10 @@ def _open(x: Any, role: str, how: Selection) -> Source:
             f"{role} is a sparse {name}; pass x.toarray(), with missing=[0] if what is not stored is missing."
         )
     if not _is_column(x):
+        if is_sparse(x) or all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__")):
+            return array_source(x, role)  # also of xarray, of which Arrow has one column
         if hasattr(x, "__arrow_c_stream__") or hasattr(x, "__arrow_c_array__"):
             return arrow_source(x, role)
-        if is_sparse(x) or all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__")):
-            return array_source(x, role)
     kind = f"{package}.{name}" if package in ("pandas", "polars", "pyarrow") else name
     raise InvalidInputError(
         f"{role} of type {kind} cannot be read; pass an array, a list of rows, a table (of a series "

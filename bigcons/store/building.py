@@ -511,7 +511,6 @@ class SoftSources:
         self.ids: Ids | None = None
         self._tables: list[Source] = []
         for name, given in zip(self.names, tables, strict=True):
-            given = np.asarray(given) if isinstance(given, (list, tuple)) else given
             where, table = f"memberships of {name!r}", open_source(select(given, id=id), "memberships")
             kinds = table.column_types() or [table.dtype]
             if not all(re.match(r"u?int|float|double|halffloat|bool|null|decimal", str(k)) for k in kinds):

@@ -148,6 +148,9 @@ def test_minus_one_in_an_unsigned_type_is_refused(dtype, kind, tmp_path):
             Ensemble.from_labels(source, missing=[])
     else:
         assert values_of(Ensemble.from_labels(source, missing=[])) == [[0, 1], [largest, 0], [1, 1]]
+    if kind == "pandas":
+        masked = np.ma.masked_equal(frame.to_numpy(), largest)
+        assert values_of(Ensemble.from_labels(masked)) == [[0, 1], [None, 0], [1, 1]]
     below = frame.where(frame != largest, largest // 2 - 1)
     assert values_of(Ensemble.from_labels(below)) == [[0, 1], [largest // 2 - 1, 0], [1, 1]]
 
@@ -161,6 +164,7 @@ ROWS = np.column_stack([np.arange(60) % 5, np.arange(60) % 3])
     [
         (np.uint8, [254]),
         (np.uint16, [65533, 65534]),
+        (str, ["255"]),
         (float, [99]),
         (int, [2**31 - 1]),
         (str, ["noise"]),
@@ -182,7 +186,7 @@ def test_labels_unlike_all_others_are_told(labels, odd, kind, tmp_path):
     if not odd or odd[0] in (7, "0,1", "B"):
         Ensemble.from_labels(source)  # warnings are errors
         return
-    with pytest.warns(SuspiciousLabelsWarning, match=rf"^'a' has {odd[0]!r}.* name in missing="):
+    with pytest.warns(SuspiciousLabelsWarning, match=rf"^'a' has '?{odd[0]}.* name in missing="):
         Ensemble.from_labels(source)
     for missing, n_clusters in ((odd, 5), ([], 5 + len(odd))):
         assert Ensemble.from_labels(source, missing=missing).n_clusters.tolist() == [n_clusters, 3]

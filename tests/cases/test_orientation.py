@@ -85,7 +85,7 @@ FILES = {
     "csv": lambda path: pd.DataFrame({"label": RUN}).to_csv(path, index=False),
     "tsv.gz": lambda path: pd.DataFrame({"label": RUN}).to_csv(path, index=False, sep="\t"),
     "parquet": lambda path: pd.DataFrame({"label": RUN}).to_parquet(path, index=False),
-    "zarr": lambda path: zarr.create_array(str(path), data=RUN[:, None]),
+    "zarr": lambda path: zarr.create_array(str(path), data=RUN),
 }
 
 

@@ -217,9 +217,32 @@ def test_folders_in_which_not_all_files_count_are_refused(log, kind, tmp_path):
         pd.DataFrame({"a": [0, 1], "b": [1, 0]}).to_parquet(data / f"{part}.parquet")
     for read in (Ensemble.from_labels, open_features):
         with refused(f"is a table of {kind}, in which not all files count; pass the data frame"):
+            read(tmp_path if kind == "Iceberg" else tmp_path / "*.parquet")
+        with refused(f"is a table of {kind}"):
             read(tmp_path)
     (tmp_path / log).rmdir()
     assert Ensemble.from_labels(data).shape == (4, 2)
+
+
+@pytest.mark.parametrize("pattern", ["*", "*/*.csv", "**/*.csv"])
+def test_folders_named_by_values_are_refused(pattern, tmp_path):
+    for folder in ("run=a", "run=b", "none"):
+        (tmp_path / folder).mkdir()
+        for part in "01":
+            (tmp_path / folder / f"k={part}.csv").write_bytes(TEXT)
+    for read in (Ensemble.from_labels, open_features):
+        with refused("run=a and run=b are named by values of a column that is in none of their files"):
+            read(tmp_path / pattern)
+    for one in ("run=a", "none"):
+        assert Ensemble.from_labels(tmp_path / one).shape == (4, 2)
+
+
+def test_an_array_with_names_of_dimensions_is_a_matrix():
+    xarray = pytest.importorskip("xarray")
+    labels = INDICATORS[:, :2] + RUN[:, None]
+    for array in (xarray.DataArray(labels), xarray.DataArray(labels).chunk({"dim_0": 7})):
+        assert values_of(Ensemble.from_labels(array)) == labels.tolist()
+        assert open_features(array).read(0, 30).tolist() == labels.tolist()
 
 
 @pytest.mark.parametrize("as_table", [pd.DataFrame, lambda frame: pa.Table.from_pandas(frame)])
@@ -228,6 +251,8 @@ def test_a_number_is_a_name_where_names_are_numbers(as_table):
     table = as_table(frame)
     assert Ensemble.from_labels(table, columns=[1, 2]).names == ["1", "2"]
     assert Ensemble.from_labels(table, drop=4).names == ["1", "2", "3"]
+    with refused("has no column '1'; choose one of 1.0, 2.0, 3.0, 4.0"):
+        Ensemble.from_labels(as_table(frame.set_axis([1.0, 2.0, 3.0, 4.0], axis=1)), columns=1)
     for column in (0, 5, True):
         with refused(f"has no column '?{column}'?; choose one of 1, 2, 3, 4"):
             Ensemble.from_labels(table, columns=column)
@@ -241,18 +266,19 @@ def test_a_number_is_a_name_where_names_are_numbers(as_table):
 @pytest.mark.parametrize(
     ("line", "as_text", "told"),
     [
-        ("#q2:types\tcategorical\tcategorical", "c", "row has labels that no other has .*'categorical'"),
-        ("\tk0\tk1", "c", r"names of the partitions are labels, too \('k0', 'k1'\)"),
-        ("\tk0\tk1", "", "'k0', 'k1' has 'k0', unlike its other labels, which are numbers"),
-        ("kg\tkg\tkg", "", "'k0', 'k1' has 'kg', unlike its other labels, which are numbers"),
-        ("Total\t90\t60", "", "'k0', 'k1' has 90, unlike its other labels, which are far smaller"),
+        ("#q2:types\tcategory\tcategory\tx", "c", "labels that no other has .*'category', 'category', 'x'"),
+        ("#TYPE\tgroup\tgroup\t", "c", r"labels that no other has in any partition \('group', 'group'\)"),
+        ("\tk0\tk1\tk2", "c", r"names of the partitions are labels, too \('k0', 'k1', 'k2'\)"),
+        ("\tk0\tk1\tk2", "", "'k0', 'k1', 'k2' has 'k0', unlike its other labels, which are numbers"),
+        ("kg\tkg\tkg\tkg", "", "'k0', 'k1', 'k2' has 'kg', unlike its other labels, which are numbers"),
+        ("Total\t90\t60\t90", "", "'k0', 'k1', 'k2' has 90, unlike its other labels, which are far"),
     ],
 )
 def test_rows_of_names_types_units_and_totals_are_told(place, line, as_text, told, tmp_path):
-    rows = [f"S{i}\t{as_text}{i % 4}\t{as_text}{i % 3}" for i in range(60)]
-    (tmp_path / "x.tsv").write_text("\n".join(["\tk0\tk1", *rows]))
-    assert Ensemble.from_labels(tmp_path / "x.tsv", drop="index").shape == (60, 2)  # warnings are errors
-    (tmp_path / "x.tsv").write_text("\n".join(["\tk0\tk1", *rows[:place], line, *rows[place:]]))
+    rows = [f"S{i}\t{as_text}{i % 4}\t{as_text}{i % 3}\t{as_text}{i // 2 % 3}" for i in range(60)]
+    (tmp_path / "x.tsv").write_text("\n".join(["\tk0\tk1\tk2", *rows]))
+    assert Ensemble.from_labels(tmp_path / "x.tsv", drop="index").shape == (60, 3)  # warnings are errors
+    (tmp_path / "x.tsv").write_text("\n".join(["\tk0\tk1\tk2", *rows[:place], line, *rows[place:]]))
     if (line[0], place) == ("#", 30):
         return
     with pytest.warns(SuspiciousLabelsWarning, match=told):
@@ -283,5 +309,8 @@ def test_memberships_that_are_rounded_are_taken():
     rows = np.array([[0.058, 0.121, 0.82], [0.333, 0.333, 0.333], [0.33, 0.34, 0.335]])
     held = Ensemble.from_memberships([rows]).read(0, 3)
     np.testing.assert_allclose(held, rows / rows.sum(axis=1, keepdims=True), rtol=1e-6)
+    for rows in ([[0.5, 0.5], [1.0]], [[(0, 0.5), (1, 0.5)], [(0, 1.0), (1, 0.0)]]):
+        with refused("memberships is a list, but no matrix"):
+            Ensemble.from_memberships([rows])
     with refused(r"have sum 0.98 and minimum 0.3; give probabilities, whose sum is within 0.01 of 1"):
         Ensemble.from_memberships([np.array([[0.3, 0.68]])])
