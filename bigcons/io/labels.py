@@ -188,7 +188,7 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
 
     Raises InvalidInputError, with the partition's ``name``, for labels that are neither.
     """
-    absent: Any = None
+    absent: Any = np.False_
     if isinstance(raw, np.ma.MaskedArray) and raw.dtype.kind in "biuf":
         absent, raw = np.ma.getmaskarray(raw), raw.data
     elif not isinstance(raw, np.ndarray) or raw.dtype.kind not in "biuf":
@@ -211,23 +211,21 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
             column = pc.fill_null(column, pa.scalar(0, column.type))
         raw = column.to_numpy(zero_copy_only=False)
     most = np.iinfo(raw.dtype).max if raw.dtype.kind == "u" and rule.numbers is None else None
-    if most is not None and (raw if absent is None else raw[~absent]).max(initial=0) == most:
+    if most is not None and raw.max(initial=0, where=~absent) == most:
         raise InvalidInputError(
             f"partition {name!r} has the label {most}, which is what {raw.dtype} makes of -1; pass "
             f"missing={most} (--missing {most}) if it means missing, or missing=[] (--missing '') if not."
         )
     if raw.dtype.kind == "f":
-        missing = np.isnan(raw)
-        absent = missing if absent is None else absent | missing
+        absent = absent | np.isnan(raw)
         raw = _whole(np.where(absent, 0, raw), name)
     elif raw.dtype == np.uint64:
-        named = np.isin(raw, [number for number in rule.numbers or () if number >= 1 << 63])
-        absent = named if absent is None else absent | named
+        absent = absent | np.isin(raw, [number for number in rule.numbers or () if number >= 1 << 63])
         raw = _whole(np.where(absent, np.uint64(0), raw), name)
     elif raw.dtype.kind in "bu":
         raw = raw.astype(np.result_type(raw.dtype, np.int8))
     are_labels = raw >= 0 if rule.numbers is None else ~np.isin(raw, list(rule.numbers))
-    return raw, are_labels if absent is None else are_labels & ~absent
+    return raw, are_labels & ~absent
 
 
 def _whole(raw: np.ndarray, name: str) -> np.ndarray:
@@ -370,32 +368,28 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
     of text may be types, units or totals if it has labels of its own in all partitions: ``codes`` (rows, M)
     of the first rows tell; a row of names repeats the header.
     """
+    told: list[str] = []
     if n_objects < 20 and len(encodings) >= 10 * n_objects:
-        warn_user(
+        told.append(
             f"{n_objects} objects have labels in {len(encodings):,} partitions; transpose the table if its "
-            "rows are partitions.",
-            SuspiciousLabelsWarning,
+            "rows are partitions."
         )
     gaps = [e for e in encodings if e.n_labeled < n_objects and e.rule == DEFAULT_RULE]
     votes = [e for e in gaps if e.values.dtype != object]
     if votes and all(len(encoding.values) == 1 for encoding in gaps):
-        warn_user(
+        told.append(
             f"partition {votes[0].name!r} has {votes[0].values[0]} as its only label, and "
             f"{n_objects - votes[0].n_labeled:,} of the objects have none; pass missing=[] (--missing '') if "
-            "negative numbers are labels.",
-            SuspiciousLabelsWarning,
+            "negative numbers are labels."
         )
     single = [e.name for e in encodings if len(e.values) == 1 and e.n_labeled == n_objects]
     if 0 < len(single) < len(encodings) and n_objects >= 20:
-        warn_user(
+        told.append(
             f"all objects are in one cluster in {shown(single)}, which tells nothing, and misleads PCC and "
-            "MCLA; leave it out with drop= (--drop).",
-            SuspiciousLabelsWarning,
+            "MCLA; leave it out with drop= (--drop)."
         )
-    if n_objects < 20:
-        return
     odd: dict[str, list[Any]] = {}
-    for e in encodings:
+    for e in encodings if n_objects >= 20 else ():
         if e.rule.numbers is not None and min(e.rule.numbers, default=-1) < 0:
             continue  # all other labels are meant
         numbers: Any = [*map(number_of, e.values)] if e.values.dtype == object else e.values
@@ -411,36 +405,34 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
     if odd:
         one = next(iter(odd.values()))
         rest = "numbers" if isinstance(one[0], str) else "far smaller"
-        warn_user(
+        told.append(
             f"{shown([*odd])} has {shown(one)}, unlike its other labels, which are {rest}; name in "
             "missing= (--missing) what is no cluster, leave out a row of names, units or totals, or pass "
-            "missing=[] (--missing '') if all are clusters.",
-            SuspiciousLabelsWarning,
+            "missing=[] (--missing '') if all are clusters."
         )
-    are_words = not odd and all(e.values.dtype == object for e in encodings)
+    are_words = n_objects >= 20 and not odd and all(e.values.dtype == object for e in encodings)
     if are_words and all(e.name in e.values for e in encodings):
         are_words = False
-        warn_user(
+        told.append(
             f"the names of the partitions are labels, too ({shown([e.name for e in encodings])}); leave out "
-            "a row that repeats the header.",
-            SuspiciousLabelsWarning,
+            "a row that repeats the header."
         )
     for at, which in ((0, "first"), (-1, "last")) if are_words and len(encodings) > 1 else ():
         if (codes[at] >= 0).sum() > 1 and ((codes == codes[at]).sum(axis=0)[codes[at] >= 0] == 1).all():
             both = zip(encodings, codes[at], strict=True)
             texts = shown([str(e.values[code]) for e, code in both if code >= 0])
-            warn_user(
+            told.append(
                 f"the {which} row has labels that no other has in any partition ({texts}); leave it out if "
-                "it has types, units or totals.",
-                SuspiciousLabelsWarning,
+                "it has types, units or totals."
             )
     ids = [encoding.name for encoding in encodings if len(encoding.values) == n_objects >= 200]
     if 0 < len(ids) < len(encodings):
-        warn_user(
+        told.append(
             f"every object has a different label in {shown(ids)}; pass id={ids[0]!r} (--id {ids[0]}) if that "
-            "names the objects, and leave out with drop= (--drop) what is no partition.",
-            SuspiciousLabelsWarning,
+            "names the objects, and leave out with drop= (--drop) what is no partition."
         )
+    for message in told:
+        warn_user(message, SuspiciousLabelsWarning)
 
 
 def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
