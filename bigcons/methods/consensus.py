@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -220,6 +221,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         for part in parts:
             if part.get_params(deep=False).get("random_state", seed) is None:
                 part.set_params(random_state=seed)
+        parts[1]._check_n_clusters(self.n_clusters, sys.maxsize)  # before partitions are made
         self.generator_: Any = parts[0]
         self.consensus_: Any = parts[1]
         self.consensus_.fit(self.generator_.fit_transform(X))

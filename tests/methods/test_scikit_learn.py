@@ -224,4 +224,4 @@ def test_consensus_of_features__takes_any_transformer_and_method(blobs):
     }
     for message, parameters in wrong.items():
         with pytest.raises(InvalidInputError, match=message):
-            ConsensusClustering(**parameters).fit(features)
+            ConsensusClustering(**parameters).fit(None)  # before it reads features
