@@ -16,7 +16,7 @@ import click
 import bigcons as bc
 from bigcons.cli import options as cli
 from bigcons.cli.options import CHOSEN, PATH, READING, argument, command, emit, option, output_option, table
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
 from bigcons.memory import PROCESS_BYTES, check_all, parse_size
 
 
@@ -182,9 +182,9 @@ def run(
     Short for `bigcons generate` and `bigcons solve`. FEATURES is one table or several, as for `bigcons
     generate`, and need not fit in memory; each step keeps to the memory budget. A budget that is too small
     for the method is refused before generating, with -k auto once the number is known. Repeating the command
-    resumes an interrupted run and finds the result of a finished one; an ensemble that is there is used for
-    another -k, too. What was chosen is printed, with the time of each step, after the columns of few values,
-    if any, of which each cluster has only one.
+    resumes an interrupted run and finds the result of a finished one; for another -k, `bigcons solve` takes
+    the ensemble that it made. What was chosen is printed, with the time of each step, after the columns of
+    few values, if any, of which each cluster has only one.
     """
     if n_clusters is None:
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
@@ -195,11 +195,8 @@ def run(
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
     reading = cli.taken(options, (*CHOSEN, *READING))
-    model = bc.METHODS[method](_n_clusters_of(method, n_clusters), **options)
-    if min_size is not None and not hasattr(model, "min_size"):
-        raise click.UsageError(f"Method {method!r} has no --min-size; the default, tree, has it.")
-    if min_size is not None:
-        model.set_params(min_size=min_size)
+    given = {**options, "n_clusters": _n_clusters_of(method, n_clusters)}
+    model = _model_of(method, given | ({} if min_size is None else {"min_size": min_size}))
     data = _open_features(features, reading, ensemble_path)
     is_made = not overwrite and is_store(ensemble_path)
     checks = []
@@ -215,7 +212,11 @@ def run(
     ensemble = bc.generate.mixed(data, n_partitions=n_partitions, **making)
     generated = time.perf_counter()
     with cli.telling_finished(consensus_path, "run", overwrite) as is_there:
-        model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
+        try:
+            model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
+        except StoreExistsError as error:  # of another -k or method; --overwrite makes partitions anew, too
+            told = f"{error} To keep it, use bigcons solve {quote(ensemble_path)} with another -o."
+            raise StoreExistsError(told, path=consensus_path) from None
     solve_seconds = None if is_there else time.perf_counter() - generated
     followed: list[str] = []
     if not data.is_sparse:  # else of very many columns, none of which stands out
@@ -421,16 +422,21 @@ def solve(
     ensemble, given = cli.parse_further(what, words, click.Argument(["ensemble"], type=PATH), parameters)
     given |= {name: value for name, value in options.items() if value is not None}
     given.setdefault("n_clusters", _n_clusters_of(method, n_clusters))
-    if foreign := given.keys() - inspect.signature(bc.METHODS[method]).parameters.keys():
-        names = ", ".join(map(cli.option_name, sorted(foreign)))
-        raise click.UsageError(f"{what} takes no {names}; leave it out.")
-    model, began = bc.METHODS[method](**given), time.perf_counter()
+    model, began = _model_of(method, given), time.perf_counter()
     with cli.telling_finished(out, "solve", overwrite) as is_there:
         model.fit(bc.select(bc.select(ensemble, **reading), **chosen), out=out, overwrite=overwrite)
     seconds = None if is_there else time.perf_counter() - began
     result = {"kind": "consensus", "path": out, "seconds": seconds, **_results_of(model)}
     stored = ensemble if is_store(ensemble) else None
     emit(result, cli.facts(result), *_ending(out, stored, Path(out).stem))
+
+
+def _model_of(method: str, given: dict[str, Any]) -> bc.ConsensusClusterer:
+    """Return the estimator of a method with these parameters; raise UsageError for one it does not take."""
+    if foreign := given.keys() - inspect.signature(bc.METHODS[method]).parameters.keys():
+        names = ", ".join(map(cli.option_name, sorted(foreign)))
+        raise click.UsageError(f"Method {method!r} takes no {names}; leave it out.")
+    return bc.METHODS[method](**given)
 
 
 def _n_clusters_of(method: str, n_clusters: Any) -> Any:
@@ -659,6 +665,7 @@ def plot(consensus: str, out: str, overwrite: bool, **options: Any) -> None:
     figures = figures_of(consensus, **options)
     if not figures:
         raise InvalidInputError(f"{consensus} has nothing to draw; give --ensemble as well.")
+    folder.mkdir(parents=True, exist_ok=True)
     paths = {name: folder / f"{name}.png" for name in figures}
     for path in paths.values():
         refuse_existing_file(path, overwrite)

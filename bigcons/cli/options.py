@@ -95,11 +95,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def facts(items: Mapping[str, Any], *, indent: int = 0) -> str:
-    """Lay out names and values in two columns; nested mappings are indented under their name."""
+    """Lay out names and values in two columns; nested ones, unless empty, are indented."""
     width, lines = max(map(len, items), default=0), []
     for name, value in items.items():
-        if isinstance(value, Mapping) and value:
-            lines += [name, *facts(value, indent=2).splitlines()]
+        if isinstance(value, Mapping):
+            lines += [name, *facts(value, indent=2).splitlines()] if value else []
         else:
             lines.append(f"{name.ljust(width)}  {cell(value, name)}")
     return "\n".join(" " * indent + line for line in lines)
@@ -107,7 +107,7 @@ def facts(items: Mapping[str, Any], *, indent: int = 0) -> str:
 
 def cell(value: Any, name: str = "") -> str:
     """Return a value for people: thousands are separated, except in checksums and seeds."""
-    if value is None or value == {}:
+    if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"

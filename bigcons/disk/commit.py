@@ -97,6 +97,11 @@ def stored_kind(path: StorePath | Place) -> str | None:
     return read_head(path).kind if is_store(path) else None
 
 
+def stores_of_run(folder: Place) -> list[str]:
+    """Return the paths of the stores that `bigcons run` made in a folder."""
+    return [f"{folder / name}" for name in ("consensus.zarr", "ensemble.zarr") if is_store(folder / name)]
+
+
 def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
     """Return the head of the store, of this ``kind``, at ``path``.
 
@@ -114,8 +119,7 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
         head = content["attributes"]["bigcons"]
     except (FileNotFoundError, NotADirectoryError, LookupError, TypeError):
         what = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
-        made = [f"{place / name}" for name in ("consensus.zarr", "ensemble.zarr") if is_store(place / name)]
-        remedy = f"pass {' or '.join(made)}" if made else "check the path"  # in the output of bigcons run
+        remedy = f"pass {' or '.join(made)}" if (made := stores_of_run(place)) else "check the path"
         raise errors.StoreNotFoundError(f"{place} {what}; {remedy}.", path=place) from None
     try:
         checksum = head.pop("checksum")
@@ -362,11 +366,13 @@ def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
 
 
 def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
-    """Return ``path`` as a Path; raise StoreExistsError if a file must not be written there."""
+    """Return ``path`` as a Path; raise a StoreError if a file must not, or cannot, be written there."""
     target = places.local_path(path)
     _refuse_inside_store(places.DiskPlace(target))
     if target.is_dir():
         raise errors.StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
+    if not target.parent.is_dir():
+        raise errors.StoreNotFoundError(f"{path} is in no folder that exists; check the path.", path=path)
     if target.exists() and not overwrite:
         raise _taken(path)
     return target

@@ -30,7 +30,7 @@ import numpy as np
 
 from bigcons import errors
 from bigcons.disk.arrays import METADATA, ZarrArray
-from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet
+from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet, stores_of_run
 from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, decoding, open_file
 from bigcons.disk.places import DiskPlace, place_of
 from bigcons.errors import InvalidInputError, first_line
@@ -530,8 +530,9 @@ def open_path(source: StorePath | File, role: str, how: Selection) -> Source:
     if path.is_dir():
         if files := _files_in(path):
             return open_files(files, role, how, str(path))
+        remedy = " or ".join(stores_of_run(place)) or "files, or a pattern"
         raise InvalidInputError(
-            f"{path} is a folder without tables, or a Zarr array of version 2; pass files, or a pattern."
+            f"{path} is a folder without tables, or a Zarr array of version 2; pass {remedy}."
         )
     if isinstance(path, Path) and name.endswith(".npy"):
         return _open_npy(path)

@@ -214,9 +214,12 @@ def with_objects(source: Source | SoftSources, header: Header, categories: Categ
     elif source.names is not None and sorted(source.names) == sorted(header.names):
         source = source.selected([source.names.index(name) for name in header.names])
     elif source.n_columns != len(header.names) or not (_generic(source.names) or _generic(header.names)):
+        remedy = "leave some out by drop= (--drop), or add empty ones"
+        if header.generator is not None:
+            remedy = "append generator.assign(features).labels of features, or place them (bigcons place)"
         raise InvalidInputError(
             f"{source.where} has other columns than the {len(header.names)} partitions of the ensemble, "
-            f"{shown(header.names)}; leave some out by drop= (--drop), or add empty ones."
+            f"{shown(header.names)}; {remedy}."
         )
     both = zip(header.n_clusters, categories, strict=True)
     known = [np.arange(k) if values is None else values for k, values in both]

@@ -276,6 +276,8 @@ def test_export__writes_what_the_library_writes(consensus, run, ran):
     assert ran(f"export {consensus} -o labels.parquet --memberships --overwrite")["memberships"] is True
     assert list(pd.read_parquet("labels.parquet")) == ["label", "cluster_0", "cluster_1", "cluster_2"]
     assert_fails_in_one_line(run(f"export {consensus} -o labels.xls"), ".parquet or .csv")
+    assert_fails_in_one_line(run(f"export {consensus} -o typo/labels.csv"), "in no folder that exists")
+    assert not Path("typo").exists()
     assert_fails_in_one_line(run("export ensemble.zarr -o labels.csv"), "is an ensemble")
 
 
@@ -362,9 +364,9 @@ def test_sample_data__runs_as_it_suggests(run):
     assert Path("out.html").exists()
 
 
-def test_facts__have_a_dash_where_there_is_nothing():
+def test_facts__have_a_dash_for_none_and_leave_out_what_is_empty():
     shown = facts({"nothing": {}, "some": {"one": 1, "none": None}, "yes": True})
-    assert shown.splitlines() == ["nothing  -", "some", "  one   1", "  none  -", "yes      yes"]
+    assert shown.splitlines() == ["some", "  one   1", "  none  -", "yes      yes"]
 
 
 @pytest.mark.parametrize(

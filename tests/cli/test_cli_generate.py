@@ -93,7 +93,7 @@ def test_generate__is_the_function_of_the_scheme(run, options, expected):
         ("run {0} -k few", "'few' is not a number"),
         ("run {0} -k 3:8", "-k range(3, 9) has type range; use an integer >= 1"),
         ("run {0} -k 3 --base-clusters 5", "No such option '--base-clusters'"),
-        ("run {0} -k 3 -m pcc --min-size 5", "Method 'pcc' has no --min-size"),
+        ("run {0} -k 3 -m pcc --min-size 5", "Method 'pcc' takes no --min-size"),
     ],
 )
 def test_generate_and_run__refuse_before_any_work(run, line, words):
@@ -223,6 +223,7 @@ def test_run__generates_and_solves_and_finds_its_results(run, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
     for options, difference in (
         ("-k 4", "was made with -k 3, not 4"),
+        ("-m best", "To keep it, use bigcons solve out/ensemble.zarr with another -o."),
         ("-m best", "was made with -m ConsensusTree, not BEST"),
         ("--random-state 1", "seed=0, not 1"),
         ("--min-size 9", "was made with no --min-size, not 9"),

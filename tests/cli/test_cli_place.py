@@ -62,6 +62,19 @@ def test_generate__says_what_the_columns_are(made):
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("append out/ensemble.zarr new.csv --objects", "append generator.assign(features).labels"),
+        ("solve out/ -k 3 -o other.zarr", "out/ensemble.zarr."),
+    ],
+)
+def test_features_and_the_folder_of_a_run__are_refused_with_what_to_pass(made, line, words):
+    result = bigcons(made, line)
+    assert result.exit_code == 1
+    assert words in result.stderr
+
+
 def test_place__warns_of_rows_unlike_those_of_the_ensemble(made):
     frame = pd.read_csv(made / "new.csv")
     frame.assign(age=frame["age"] + 500, city=["Lima", *frame["city"][1:]]).to_csv(
@@ -71,7 +84,9 @@ def test_place__warns_of_rows_unlike_those_of_the_ensemble(made):
     assert "did not occur where the ensemble was made: 'city' in 1 row; they count as none" in result.stderr
     assert "of the rows are far from all centers: they are unlike the rows of the ensemble" in result.stderr
     assert json.loads(result.stdout)["n_unseen"] == {"city": 1}
-    assert bigcons(made, "place new.csv --with out/ -o near_placed.csv").stderr == ""
+    near = bigcons(made, "place new.csv --with out/ -o near_placed.csv")
+    assert near.stderr == ""
+    assert "n_unseen" not in near.stdout
     unknown = frame.where((frame.index > 1)[:, None] | (frame.columns == "customer_id"))
     unknown.to_csv(made / "unknown.csv", index=False)
     result = bigcons(made, "place unknown.csv --with out/ -o unknown_placed.csv")
