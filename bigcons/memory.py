@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,6 +110,15 @@ def beside_processes(memory: str | float | None, taken: int = PROCESS_BYTES) -> 
     if memory is None:
         return DataBudget(DEFAULT_DATA_BYTES, taken)
     return DataBudget(parse_size(memory) - taken, taken)
+
+
+def release_unused() -> None:
+    """Give the system back what Arrow and the C library keep of memory that nothing uses."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError, OSError, TypeError):  # which only glibc has
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def check_all(checks: Iterable[Callable[[], Any]]) -> None:

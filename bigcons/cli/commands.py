@@ -17,7 +17,7 @@ import bigcons as bc
 from bigcons.cli import options as cli
 from bigcons.cli.options import CHOSEN, PATH, READING, argument, command, emit, option, output_option, table
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
-from bigcons.memory import PROCESS_BYTES, check_all, parse_size
+from bigcons.memory import PROCESS_BYTES, check_all, parse_size, release_unused
 
 
 @command(
@@ -211,6 +211,7 @@ def run(
     making: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
     ensemble = bc.generate.mixed(data, n_partitions=n_partitions, **making)
     generated = time.perf_counter()
+    release_unused()
     with cli.telling_finished(consensus_path, "run", overwrite) as is_there:
         try:
             model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
@@ -219,6 +220,7 @@ def run(
             raise StoreExistsError(told, path=consensus_path) from None
     solve_seconds = None if is_there else time.perf_counter() - generated
     followed: list[str] = []
+    release_unused()
     if not data.is_sparse:  # else of very many columns, none of which stands out
         left = max(parse_size(options["memory"]) - PROCESS_BYTES - data.held_bytes, 1000)
         with suppress(MemoryBudgetError):  # not even a few rows fit

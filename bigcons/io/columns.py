@@ -18,7 +18,7 @@ import numpy as np
 
 from bigcons.disk.schema import MISSING
 from bigcons.errors import InvalidIdsError, InvalidInputError, UnknownColumnError, first_line
-from bigcons.memory import BLOCK_ROWS, row_blocks
+from bigcons.memory import BLOCK_ROWS, release_unused, row_blocks
 from bigcons.validation import check_choice
 
 if TYPE_CHECKING:
@@ -401,8 +401,6 @@ def scan_ids(source: Source, name: str, *, is_index: bool = False) -> Ids:
     file without types, ids are whole numbers if all of them look like ones that are written without zeros in
     front; else text, as it is in the file.
     """
-    import pyarrow as pa
-
     parts: list[Any] = []
     n_objects = 0
     try:
@@ -413,7 +411,7 @@ def scan_ids(source: Source, name: str, *, is_index: bool = False) -> Ids:
                 n_objects += len(raw)
         values = joined_ids(parts, name, source.where, is_text=source.is_text)
         parts.clear()
-        pa.default_memory_pool().release_unused()  # of what was read, which the process would keep
+        release_unused()
         refuse_repeated_ids(values, name, source.where)
     except InvalidIdsError as error:
         if not is_index:
