@@ -207,7 +207,7 @@ def kddcup99() -> dict[str, str]:
 
 
 def by_numbers() -> dict[str, str]:
-    """Return the ARI of as many clusters as rules say, and as there are classes, on both halves of the data."""
+    """Return the ARI of as many clusters as rules say, and as there are classes, on both halves."""
     parts = results("choosing_k")["parts"]
     return {
         f"{name}_{half}": share(parts[f"{half} half"]["rules"][name]["ari"], 3)
