@@ -173,21 +173,20 @@ def enough_for(n_bytes: float) -> str:
 
 
 def rows_within(
-    budget: int | DataBudget, bytes_per_row: float, *, fixed: int = 0, at_least: int = 1, what: str
+    budget: DataBudget, bytes_per_row: float, *, fixed: int = 0, at_least: int = 1, what: str
 ) -> int:
     """Return how many rows of ``bytes_per_row`` fit into ``budget`` besides ``fixed`` bytes.
 
     Raises MemoryBudgetError if fewer than ``at_least`` rows fit; ``what`` names them in its message.
     """
-    n_bytes, processes = budget if isinstance(budget, DataBudget) else (budget, 0)
-    rows = int((n_bytes - fixed) // max(bytes_per_row, 1e-9))
+    rows = int((budget.n_bytes - fixed) // max(bytes_per_row, 1e-9))
     if rows < at_least:
-        needed, budget = fixed + int(at_least * bytes_per_row) + processes, n_bytes + processes
-        what += " besides the process" if processes else ""
+        needed, given = fixed + int(at_least * bytes_per_row) + budget.processes, sum(budget)
+        what += " besides the process" if budget.processes else ""
         raise MemoryBudgetError(
-            f"memory={format_size(budget)} cannot hold {what}, which needs at least {format_size(needed)}; "
+            f"memory={format_size(given)} cannot hold {what}, which needs at least {format_size(needed)}; "
             f"raise the budget to {enough_for(needed)} or more.",
             needed=needed,
-            budget=budget,
+            budget=given,
         )
     return rows

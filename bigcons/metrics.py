@@ -34,7 +34,7 @@ from bigcons.io.features import (
 )  # fmt: skip
 from bigcons.io.labels import LabelColumn, names_of_rows, refuse_other_rows, stored_result
 from bigcons.io.sources import open_source
-from bigcons.memory import BLOCK_ROWS, TILE_ROWS, Block, parse_size, row_blocks, rows_within
+from bigcons.memory import BLOCK_ROWS, TILE_ROWS, Block, DataBudget, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.run.engine import fold, open_engine
 from bigcons.seeding import SeedLike, draw_rows, generator, resolve_seed
@@ -1160,7 +1160,7 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
     n_text = sum(kind_of(kind) == CATEGORY for kind in table.column_types() or ())
     row_bytes = 8 * table.n_columns if table.is_sparse else table.row_bytes
     rows_that_fit = rows_within(
-        parse_size(memory), row_bytes + 64, at_least=256,
+        DataBudget(parse_size(memory)), row_bytes + 64, at_least=256,
         fixed=int(table.held_bytes + K * (32 * len(names) + 8 * MAX_CATEGORIES * (n_text + 1))),
         what=f"counts of {K:,} clusters by {len(names):,} columns",
     )  # fmt: skip

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigcons.errors import InvalidInputError, MemoryBudgetError
-from bigcons.memory import enough_for, format_size, parse_size, row_blocks, rows_within
+from bigcons.memory import DataBudget, enough_for, format_size, parse_size, row_blocks, rows_within
 
 
 @given(st.integers(0, 500), st.integers(1, 60))
@@ -47,11 +47,11 @@ def test_format_size__has_three_digits_and_a_unit(n_bytes, expected):
 def test_rows_within__fits_the_budget_or_states_one_that_would(budget, bytes_per_row, fixed, at_least):
     asked = {"fixed": fixed, "at_least": at_least, "what": "a block"}
     try:
-        rows = rows_within(budget, bytes_per_row, **asked)
+        rows = rows_within(DataBudget(budget), bytes_per_row, **asked)
     except MemoryBudgetError:
         needed = fixed + at_least * bytes_per_row
         assert needed > budget
-        assert rows_within(needed, bytes_per_row, **asked) == at_least
+        assert rows_within(DataBudget(needed), bytes_per_row, **asked) == at_least
     else:
         assert rows >= at_least
         assert fixed + rows * bytes_per_row <= budget < fixed + (rows + 1) * bytes_per_row
@@ -59,7 +59,7 @@ def test_rows_within__fits_the_budget_or_states_one_that_would(budget, bytes_per
 
 def test_rows_within__states_both_sizes_when_it_refuses():
     with pytest.raises(MemoryBudgetError) as refusal:
-        rows_within(1000, 600, fixed=500, at_least=2, what="two rows")
+        rows_within(DataBudget(1000), 600, fixed=500, at_least=2, what="two rows")
     message = (
         "memory=1 kB cannot hold two rows, which needs at least 1.7 kB; raise the budget to 1.7 kB or more."
     )

@@ -29,7 +29,7 @@ from bigcons.disk.checkpoint import differences
 from bigcons.disk.commit import provenance_at, refuse_existing, refuse_other
 from bigcons.errors import InvalidInputError
 from bigcons.io.sources import refuse_inputs
-from bigcons.memory import TILE_ROWS, Block, DataBudget, parse_size, row_blocks, rows_within
+from bigcons.memory import PROCESS_BYTES, TILE_ROWS, Block, DataBudget, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
 from bigcons.seeding import SeedLike, generator, resolve_seed
@@ -85,8 +85,8 @@ def _count(ensemble: Ensemble, i: np.ndarray, j: np.ndarray, memory: int, client
         if ensemble.path is None or n * row_bytes <= memory:
             held = ensemble.read(0, n)
         else:
-            what = "two blocks of labels for each task"
-            blocks = ensemble.blocks(rows_within(memory, 2 * row_bytes * engine.in_flight, what=what))
+            budget, what = DataBudget(memory), "two blocks of labels for each task"
+            blocks = ensemble.blocks(rows_within(budget, 2 * row_bytes * engine.in_flight, what=what))
             ends = np.searchsorted(i, [block.stop for block in blocks])  # of pairs by their first object
             parts = map(slice, [0, *ends[:-1]], ends)
             runs = [(rows, part) for rows, part in zip(blocks, parts, strict=True) if part.stop > part.start]
@@ -230,10 +230,6 @@ def condensed_bytes(n_rows: int, engine: Engine) -> int:
 
 
 # The memory of a draw
-
-# Memory of a process that has read a store and counted pairs, besides the pairs. Fixed, not measured: which
-# pairs are drawn must not depend on what else the process holds.
-PROCESS_BYTES = 250_000_000
 
 # Memory is planned for this many tasks in flight: a fixed number, so that blocks, and with them the pairs, do
 # not depend on the number of workers.
@@ -410,7 +406,7 @@ def _sample_tiles(
     # of a tile; a solver's task needs less
     row_bytes = 2 * ensemble.row_bytes + 40 * 2 * n_pairs / n
     what = "the pairs of one object for each task"
-    fitting = rows_within(memory // PLANNED_TASKS, row_bytes, what=what)
+    fitting = rows_within(DataBudget(memory // PLANNED_TASKS), row_bytes, what=what)
     # smaller blocks than memory requires let more tasks run at once, if a tile has room for the pairs
     blocks = ensemble.blocks(min(fitting, max(-(-2 * n_pairs // n), -(-n // 32))))
     others = block_graph(len(blocks), tiles, generator(seed, "coassociation.tiles.graph"))

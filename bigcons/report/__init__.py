@@ -24,7 +24,7 @@ from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
 from bigcons.io.labels import names_of_rows, refuse_other_rows, stored_result
 from bigcons.io.sources import open_source
-from bigcons.memory import BLOCK_ROWS, format_size, parse_size, row_blocks, rows_within
+from bigcons.memory import BLOCK_ROWS, DataBudget, format_size, parse_size, row_blocks, rows_within
 from bigcons.methods import class_named
 from bigcons.metrics import cluster_profiles, partition_agreement, trust
 from bigcons.run.results import count_clusters
@@ -119,7 +119,8 @@ class Report:
             refuse_other_objects("the ensemble", opened.n_objects, names_of_rows(opened), *others)
         n_columns = 0 if source.memberships is None else source.n_clusters
         rows = min(BLOCK_ROWS, source.n_objects)
-        rows_within(parse_size(memory), 48 + 12 * n_columns, at_least=rows, what="a block of objects")
+        budget = DataBudget(parse_size(memory))
+        rows_within(budget, 48 + 12 * n_columns, at_least=rows, what="a block of objects")
         if source.trust is None and opened is not None:
             source.trust = trust(opened, source.labels, client=client)
         self._counts = counts = _Counts(source)
