@@ -16,6 +16,7 @@ import click
 import bigcons as bc
 from bigcons.cli import options as cli
 from bigcons.cli.options import CHOSEN, PATH, READING, argument, command, emit, option, output_option, table
+from bigcons.disk.schema import OF_RUN
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
 from bigcons.memory import PROCESS_BYTES, check_all, parse_size, release_unused
 
@@ -35,7 +36,7 @@ def demo(size: int, out: str, random_state: int, overwrite: bool) -> None:
     """
     folder = Path(out)
     features, truth = bc.datasets.planted_features(size, random_state=random_state)
-    ensemble, solved, began = folder / "ensemble.zarr", folder / "consensus.zarr", time.perf_counter()
+    (ensemble, solved), began = (folder / name for name in OF_RUN), time.perf_counter()
     making: dict[str, Any] = {"out": ensemble, "overwrite": overwrite, "random_state": random_state}
     bc.generate.kmeans(features, n_clusters=(2, 10), sample=0.5, **making)
     steps: list[dict[str, Any]] = []
@@ -193,7 +194,7 @@ def run(
     from bigcons.generate.kmeans import check_memory, drawn_clusters
     from bigcons.run.survey import PlannedEnsemble
 
-    ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}.zarr" for name in ("ensemble", "consensus"))
+    ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}" for name in OF_RUN)
     reading = cli.taken(options, (*CHOSEN, *READING))
     given = {**options, "n_clusters": _n_clusters_of(method, n_clusters)}
     model = _model_of(method, given | ({} if min_size is None else {"min_size": min_size}))

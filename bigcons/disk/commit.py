@@ -26,7 +26,7 @@ from bigcons import errors
 from bigcons.disk import places
 from bigcons.disk.checkpoint import differences
 from bigcons.disk.files import MOST_JSON_BYTES, Place, StorePath, corrupt, read_json
-from bigcons.disk.schema import FORMAT_VERSION, KINDS
+from bigcons.disk.schema import FORMAT_VERSION, KINDS, OF_RUN
 from bigcons.validation import check_flag
 from bigcons.version import __version__
 
@@ -99,7 +99,7 @@ def stored_kind(path: StorePath | Place) -> str | None:
 
 def stores_of_run(folder: Place) -> list[str]:
     """Return the paths of the stores that `bigcons run` made in a folder."""
-    return [f"{folder / name}" for name in ("consensus.zarr", "ensemble.zarr") if is_store(folder / name)]
+    return [f"{folder / name}" for name in OF_RUN[::-1] if is_store(folder / name)]
 
 
 def read_head(path: StorePath | Place, kind: str | None = None) -> Head:

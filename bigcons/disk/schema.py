@@ -16,6 +16,9 @@ FORMAT_VERSION = 2
 KINDS = {"ensemble": "an ensemble of partitions", "pairs": "a table of pairs", "consensus": "a consensus"}
 """Kinds of stores, as described in messages."""
 
+OF_RUN = ("ensemble.zarr", "consensus.zarr")
+"""The stores in the folder of `bigcons run`."""
+
 MISSING = -1
 """The label of an object that a partition leaves unlabeled."""
 

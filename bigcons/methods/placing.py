@@ -10,6 +10,7 @@ import numpy as np
 
 from bigcons.disk.commit import is_store
 from bigcons.disk.files import StorePath
+from bigcons.disk.schema import OF_RUN
 from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, SuspiciousLabelsWarning, warn_user
 from bigcons.io.columns import Ids
 from bigcons.io.labels import are_labeled, label_dtype
@@ -237,7 +238,7 @@ def open_placing(path: StorePath) -> Any:
     """
     from bigcons.methods import class_named
 
-    path = path if is_store(path) else f"{str(path).rstrip('/')}/consensus.zarr"
+    path = path if is_store(path) else f"{str(path).rstrip('/')}/{OF_RUN[1]}"
     consensus = Consensus.open(path)
     consensus.read_placing()  # raises if there is nothing to place by
     source = str(consensus.provenance["ensemble"])
