@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import math
 import threading
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -103,12 +102,7 @@ def partition_graph(graph: Graph, n_parts: int, seed: int) -> np.ndarray:
 
 
 def partition_hypergraph(
-    pins: Sequence[np.ndarray],
-    weights: np.ndarray,
-    sizes: np.ndarray,
-    n_parts: int,
-    seed: int,
-    objective: str,
+    pins: list[np.ndarray], weights: np.ndarray, sizes: np.ndarray, n_parts: int, seed: int, objective: str
 ) -> tuple[np.ndarray, float]:
     """Return Mt-KaHyPar's parts (n_vertices,) int32 of a hypergraph, and the objective that they reach.
 

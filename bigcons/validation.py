@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -29,22 +29,17 @@ def check_int(
 
 
 def check_number(
-    name: str,
-    value: object,
-    *,
-    above: float | None = None,
-    at_least: float = -math.inf,
-    at_most: float = math.inf,
+    name: str, value: object, *, above: float | None = None, at_least: float = -inf, at_most: float = inf
 ) -> float:
     """Return ``value`` as float if it is finite, in ``[at_least, at_most]`` and greater than ``above``."""
     wrong = f"has type {type(value).__name__}"
     if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
         number = float(value)
-        if math.isfinite(number) and at_least <= number <= at_most and (above is None or number > above):
+        if isfinite(number) and at_least <= number <= at_most and (above is None or number > above):
             return number
         wrong = "is out of range"
-    low = f"> {above}" if above is not None else _range(at_least, None if at_most == math.inf else at_most)
-    high = f" and <= {at_most}" if above is not None and at_most < math.inf else ""
+    low = f"> {above}" if above is not None else _range(at_least, None if at_most == inf else at_most)
+    high = f" and <= {at_most}" if above is not None and at_most < inf else ""
     raise InvalidInputError(
         f"{name}={_shown(value)} {wrong}; use a finite number {low}{high}.", parameter=name
     )

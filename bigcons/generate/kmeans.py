@@ -548,7 +548,7 @@ def check_memory(data: Features, n_partitions: int, memory: int | float | str, c
 def map_kept(
     run: Snapshots | None,
     engine: Engine,
-    task: Callable[[Any], np.ndarray],
+    task: Callable[..., np.ndarray],
     items: Iterable[Any],
     names: list[str],
 ) -> Iterator[Any]:

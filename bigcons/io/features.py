@@ -451,11 +451,7 @@ class Features:
     """
 
     def __init__(
-        self,
-        table: Source,
-        *,
-        options: Mapping[str, str] | None = None,
-        encoding: FeatureEncoding | None = None,
+        self, table: Source, *, options: dict[str, str] | None = None, encoding: FeatureEncoding | None = None
     ) -> None:
         self.table = table
         self.options: dict[str, str] = dict(options or {})
@@ -616,16 +612,16 @@ class Features:
         return next((values for _, values in self._stream([Block(0, start, stop)], gaps=False)), nothing)
 
     def iterate(
-        self, rows: int | None = None, first: int = 0, *, gaps: bool = False, sparse: bool = False
+        self, rows: int | None = None, *, gaps: bool = False, sparse: bool = False
     ) -> Iterator[tuple[Block, Any]]:
-        """Yield every block from the ``first`` on with its values, in one pass over the source.
+        """Yield every block with its values, in one pass over the source.
 
         With ``gaps``, missing values are NaN, else refused; with ``sparse``, rows of a sparse source are CSR.
         """
         if sparse and self.is_sparse:
-            yield from self._sparse_blocks(self.blocks(rows or self.sparse_rows)[first:])
+            yield from self._sparse_blocks(self.blocks(rows or self.sparse_rows))
         else:
-            yield from self._stream(self.blocks(rows)[first:], gaps=gaps)
+            yield from self._stream(self.blocks(rows), gaps=gaps)
 
     def _stream(self, blocks: list[Block], *, gaps: bool) -> Iterator[tuple[Block, np.ndarray]]:
         """Yield adjacent blocks with their values, assembled from the batches of the table."""

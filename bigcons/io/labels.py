@@ -313,11 +313,7 @@ def encode_labels(
 
 
 def refuse_no_objects(
-    where: str,
-    n_objects: int | None,
-    codes: np.ndarray,
-    encodings: Sequence[Encoding],
-    ids: Ids | None = None,
+    name: str, n_objects: int | None, codes: np.ndarray, encodings: Sequence[Encoding], ids: Ids | None = None
 ) -> None:
     """Raise InvalidInputError if the codes ``(n_rows, n_partitions)`` of the first rows are of no objects.
 
@@ -330,7 +326,7 @@ def refuse_no_objects(
     texts = [encoding.name for encoding in encodings if encoding.values.dtype == object]
     if ids is None and 0 < len(texts) < n_columns:
         raise InvalidInputError(
-            f"{where} has text in {shown(texts)} beside columns of numbers; pass id={texts[0]!r} "
+            f"{name} has text in {shown(texts)} beside columns of numbers; pass id={texts[0]!r} "
             f"(--id {texts[0]}) if it names the objects, use Ensemble.from_long (bigcons import --long) for "
             "a row for each label, or name the partitions in columns= (--columns)."
         )
@@ -353,7 +349,7 @@ def refuse_no_objects(
                 what += "it to Ensemble.from_long (bigcons import --long)"
     if what:
         raise InvalidInputError(
-            f"{where} may be {what}; or name the columns in columns= (--columns) if each is a partition."
+            f"{name} may be {what}; or name the columns in columns= (--columns) if each is a partition."
         )
 
 
@@ -486,13 +482,8 @@ def rows_per_read(source: Source, budget: DataBudget) -> int:
     """Return how many rows of ``source`` to read and encode at a time within half of ``budget``."""
     # columns are encoded one at a time, in 64-bit numbers, beside the batches
     per_row = source.row_bytes + 2 * 4 * source.n_columns + 40
-    rows = rows_within(
-        budget,
-        2 * per_row,
-        fixed=2 * source.fixed_bytes,
-        at_least=source.least_rows,
-        what="one block of the labels",
-    )
+    fixed, what = 2 * source.fixed_bytes, "one block of the labels"
+    rows = rows_within(budget, 2 * per_row, fixed=fixed, at_least=source.least_rows, what=what)
     return min(rows, max(BLOCK_ROWS, source.least_rows))
 
 

@@ -268,9 +268,9 @@ def dirichlet(n_rows: int, n_clusters: int, seed: int, *index: int) -> np.ndarra
     return normalized(stream.standard_exponential((n_rows, n_clusters), np.float32))
 
 
-def softened(memberships: np.ndarray, part: float = 0.1) -> np.ndarray:
+def softened(memberships: np.ndarray) -> np.ndarray:
     """Mix memberships with a uniform part, so that no pair has probability 0 or 1."""
-    return normalized((1.0 - part) * memberships + part / memberships.shape[1])
+    return normalized(0.9 * memberships + 0.1 / memberships.shape[1])
 
 
 def normalized(rows: np.ndarray) -> np.ndarray:

@@ -325,8 +325,8 @@ def sums_by_partition(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return sums
 
 
-def best_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float, floor: float = ALPHA_FLOOR) -> np.ndarray:
-    """Return the alpha >= ``floor`` that gives the bound its maximum.
+def best_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float) -> np.ndarray:
+    """Return the alpha >= `ALPHA_FLOOR` that gives the bound its maximum.
 
     It maximizes ``n (lgamma(sum alpha) - sum lgamma(alpha)) + sum (alpha - 1) log_means``, a concave function
     whose Hessian is diagonal plus a constant, hence Newton in O(K) a step (Blei, Ng and Jordan
@@ -335,15 +335,15 @@ def best_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float, floor: float 
     """
     if alpha.size == 1:
         return alpha
-    alpha = np.maximum(alpha, floor)
+    alpha = np.maximum(alpha, ALPHA_FLOOR)
     value = _alpha_value(alpha, log_means, n)
     for _ in range(100):
-        gradient, step = _newton_step(alpha, log_means, n, floor)
+        gradient, step = _newton_step(alpha, log_means, n)
         if gradient @ step <= 1e-12 * n:  # predicted, relative to the number of objects
             break
         length = 1.0
         while length > 1e-12:
-            candidate = np.maximum(alpha + length * step, floor)
+            candidate = np.maximum(alpha + length * step, ALPHA_FLOOR)
             reached = _alpha_value(candidate, log_means, n)
             if reached > value:
                 break
@@ -354,16 +354,14 @@ def best_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float, floor: float 
     return alpha
 
 
-def _newton_step(
-    alpha: np.ndarray, log_means: np.ndarray, n: float, floor: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _newton_step(alpha: np.ndarray, log_means: np.ndarray, n: float) -> tuple[np.ndarray, np.ndarray]:
     """Return gradient and Newton step over the entries that may move; a step from the floor goes upwards."""
     from scipy.special import digamma, polygamma
 
     gradient = n * (digamma(alpha.sum()) - digamma(alpha)) + log_means
     diagonal = -n * polygamma(1, alpha)
     constant = n * polygamma(1, alpha.sum())
-    at_floor = alpha <= floor
+    at_floor = alpha <= ALPHA_FLOOR
     free = ~at_floor | (gradient > 0)
     step = np.zeros_like(alpha)
     while free.any():

@@ -175,15 +175,10 @@ class _Search:
     """One start: its codes, and the counts from which its ANMI follows."""
 
     def __init__(
-        self,
-        ensemble: Ensemble,
-        engine: Engine,
-        codes: np.ndarray,
-        n_clusters: int,
-        draw: np.random.Generator,
+        self, ensemble: Ensemble, engine: Engine, codes: np.ndarray, n_clusters: int, rng: np.random.Generator
     ) -> None:
         self.codes = codes
-        self.random = draw.integers(2**64, size=1, dtype=np.uint64)
+        self.random = rng.integers(2**64, size=1, dtype=np.uint64)
         self.offsets = ensemble.offsets
 
         def count(block: Block) -> np.ndarray:
@@ -404,7 +399,7 @@ def closeness_to_centers(counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     to the center over one partition is ``1 - 2 p_b + sum_b' p_b'^2``.
     """
     partition = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-    seen = incidence.observed_pairs(counts, offsets)[:, partition].astype(np.float64)
+    seen = np.add.reduceat(counts, offsets[:-1], axis=1)[:, partition].astype(np.float64)
     centers = np.divide(counts, seen, out=np.zeros_like(seen), where=seen > 0)
     squares = np.add.reduceat(centers**2, offsets[:-1], axis=1)[:, partition]
     return np.asarray((2.0 * centers - squares).T)

@@ -171,15 +171,6 @@ def votes_of(
     return np.ascontiguousarray(votes[:, :K]), n_labels
 
 
-def observed_pairs(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return how many objects of each base cluster each partition labels: (B, M), from the overlaps.
-
-    An object that partition ``u`` labels is in exactly one of its clusters, so their overlaps with a base
-    cluster add up to it: ``H^T o`` needs no pass of its own.
-    """
-    return np.add.reduceat(overlaps, offsets[:-1], axis=1)
-
-
 def cluster_sizes(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return the number of objects, or the summed memberships, of each base cluster (B,) from the overlaps.
 
@@ -441,14 +432,7 @@ def find_centers(
 
 
 def leading_by_passes(
-    ensemble: Ensemble,
-    engine: Engine,
-    weigh: Weigh,
-    scale: np.ndarray,
-    n_vectors: int,
-    *,
-    tol: float = 1e-3,
-    max_passes: int = 24,
+    ensemble: Ensemble, engine: Engine, weigh: Weigh, scale: np.ndarray, n_vectors: int, tol: float = 1e-3
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the leading eigenvalues (k,) and vectors (B, k) of ``H^T W H``, and the passes.
 
@@ -456,7 +440,7 @@ def leading_by_passes(
     ``weigh`` gives the weights (rows,) of the objects of a block. By LOBPCG (Knyazev 2001), a pass an
     iteration, until no residual ``|A v - value v|`` is above ``tol``, from a random start that does not
     depend on the engine. The largest eigenvalue is 1; the angle to a true vector is at most ``tol`` divided
-    by the distance to the next eigenvalue not wanted. After ``max_passes`` vectors count as found: with no
+    by the distance to the next eigenvalue not wanted. After 24 passes vectors count as found: with no
     gap after them, no space of theirs is to be found.
     """
     from scipy.sparse import csr_array
@@ -466,7 +450,7 @@ def leading_by_passes(
     from bigcons.kernels.overlaps import add_products
 
     B, n_passes, offsets = scale.size, 0, ensemble.offsets
-    k = min(n_vectors, B)
+    k, most_passes = min(n_vectors, B), 24
     # of so many labels of base clusters that adding up tables (B, width) costs little beside making them
     groups = groups_of(ensemble, 8 * B)
 
@@ -505,9 +489,9 @@ def leading_by_passes(
             values, vectors = np.linalg.eigh(product(np.eye(B)))
             values, vectors = values[B - k :], vectors[:, B - k :]
         else:
-            how: dict[str, Any] = {"tol": tol, "maxiter": max_passes, "retResidualNormsHistory": True}
+            how: dict[str, Any] = {"tol": tol, "maxiter": most_passes, "retResidualNormsHistory": True}
             values, vectors, residuals = lobpcg(product, start, **how)
-            if np.max(residuals[-1]) > tol and len(residuals) < max_passes:  # its space broke down
+            if np.max(residuals[-1]) > tol and len(residuals) < most_passes:  # its space broke down
                 operator = LinearOperator((B, B), matvec=product, matmat=product, dtype=np.float64)
                 values, vectors = eigsh(operator, k, v0=start[:, 0], tol=tol)
     logger.info("%d eigenvectors of %d base clusters: %d passes", values.size, B, n_passes)

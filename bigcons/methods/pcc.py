@@ -702,21 +702,19 @@ def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, budget: Da
     )
 
 
-def cut_blocks(
-    pairs: PairTable, most: int = 16, least_entries: int = 1 << 16, objects_at_once: int = 1 << 20
-) -> list[Block]:
+def cut_blocks(pairs: PairTable) -> list[Block]:
     """Return blocks of equal cost; the tiles, if the pairs were sampled in tiles.
 
-    At most ``most`` blocks, unless these exceed four million pair ends, of at least ``least_entries`` pair
-    ends: enough for a cluster, none too small to be worth a task or too large for a small memory.
+    At most 16 blocks, unless these exceed four million pair ends, of at least 65,536 pair ends: enough for a
+    cluster, none too small to be worth a task or too large for a small memory.
     """
     if pairs.rows_per_block is not None:
         return pairs.blocks()
     entries = 2 * pairs.n_pairs
-    n_blocks = max(min(entries // least_entries, most), -(-entries // (1 << 22)), 1)
+    n_blocks = max(min(entries >> 16, 16), -(-entries // (1 << 22)), 1)
     n, cost = pairs.n_objects, entries + 8 * pairs.n_objects  # an object costs as much as eight pair ends
     ends, before = [], 0
-    for part in row_blocks(n, objects_at_once):
+    for part in row_blocks(n, 1 << 20):
         costs = before + np.cumsum(pairs.degrees(part.start, part.stop) + 8)
         wanted = np.arange(1, n_blocks) * cost // n_blocks
         found = wanted[(wanted >= before) & (wanted < costs[-1])]

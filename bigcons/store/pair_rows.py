@@ -105,15 +105,9 @@ def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
 
 
 def rows_of_entries(
-    row: np.ndarray,
-    column: np.ndarray,
-    n_agree: np.ndarray,
-    n_seen: np.ndarray,
-    *,
-    n_rows: int,
-    n_objects: int,
+    i: np.ndarray, j: np.ndarray, n_agree: np.ndarray, n_seen: np.ndarray, *, n_rows: int, n_objects: int
 ) -> Rows:
-    """Return entries ``(row, column)``, in any order and each once, as ascending rows.
+    """Return entries ``(i, j)``, in any order and each once, as ascending rows.
 
     Entries with ``n_seen = 0`` are omitted; counts keep their type. Working memory: 20 bytes per entry.
     """
@@ -121,8 +115,8 @@ def rows_of_entries(
 
     seen = n_seen > 0
     if not seen.all():
-        row, column, n_agree, n_seen = (part[seen] for part in (row, column, n_agree, n_seen))
-    rows = coo_array((_packed(n_agree, n_seen), (row, column)), shape=(n_rows, n_objects)).tocsr()
+        i, j, n_agree, n_seen = (part[seen] for part in (i, j, n_agree, n_seen))
+    rows = coo_array((_packed(n_agree, n_seen), (i, j)), shape=(n_rows, n_objects)).tocsr()
     rows.sort_indices()
     return _unpacked(rows, n_seen.dtype)
 

@@ -60,7 +60,6 @@ def test_folds__are_products_with_the_incidence_matrix(labels, n_columns):
     H, table = counted.incidence(labels), np.random.default_rng(n_columns).normal(size=(1, n_columns))
     overlaps = fold_overlaps(ensemble, SERIAL)
     np.testing.assert_array_equal(overlaps, H.T @ H)
-    np.testing.assert_array_equal(incidence.observed_pairs(overlaps, ensemble.offsets), H.T @ (labels >= 0))
     table = table * np.arange(1, len(overlaps) + 1)[:, None]
     scores, n_labels = incidence.votes_of(labels, ensemble.offsets, table)
     np.testing.assert_allclose(scores, H @ table, atol=1e-12)
