@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -509,7 +510,7 @@ def run(*arguments):
     return result
 
 
-def test_commands__take_urls(url, tmp_path):
+def test_commands__take_urls(url, tmp_path, monkeypatch):
     truth = np.arange(600) % 3
     points = np.random.default_rng(0).normal(truth[:, None] * 10.0, 1, (600, 4))
     np.save(tmp_path / "points.npy", points)
@@ -526,6 +527,11 @@ def test_commands__take_urls(url, tmp_path):
         run("verify", f"{url}/{name}.zarr")
     run("plot", f"{url}/c.zarr", "-o", tmp_path / "figures", "--ensemble", f"{url}/e.zarr")
     assert len(list((tmp_path / "figures").iterdir())) == 6
+    ended = run("run", tmp_path / "points.npy", "-k", 3, "-o", f"{url}/out/", "--n-partitions", 10)
+    monkeypatch.chdir(tmp_path)
+    for line in ended.stdout.partition("Next:\n")[2].splitlines():
+        run(*shlex.split(line)[1:])
+    assert {"out.html", "out-labels.csv"} <= {path.name for path in tmp_path.iterdir()}
     np.testing.assert_array_equal(
         Ensemble.open(f"{url}/e.zarr").read(0, 600),
         generate.mixed(tmp_path / "points.npy", n_partitions=10, random_state=0)
