@@ -49,7 +49,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
 
     Notes
     -----
-    Features are in memory: numbers, NaN where one is missing, or, in a table with names, whatever
+    Features are in memory: numbers, also sparse, NaN where one is missing; or, in a table with names, what
     `bigcons.generate.mixed` encodes, as it does: text and dates, too. For data larger than memory use that
     function, whose costs it has. There is no ``sample_weight``.
 
@@ -133,9 +133,8 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
             validate_data(self, X, reset=False, skip_check_array=True)
             return encoded_features(X, self._encoding)
         try:
-            numbers = validate_data(
-                self, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=reset, **options
-            )
+            options |= {"accept_sparse": "csr", "ensure_all_finite": "allow-nan"}
+            numbers = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **options)
         except (ValueError, TypeError):
             if not reset or not hasattr(X, "columns"):
                 raise
@@ -154,6 +153,6 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: labels are of a type of their own, and values may be missing."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = []
         return tags

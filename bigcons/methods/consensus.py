@@ -297,7 +297,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         """Return scikit-learn's tags: memberships are of a type of their own; features as the generator's."""
         tags = super().__sklearn_tags__()
         generator = EnsembleGenerator() if self.generator is None else self.generator
-        tags.input_tags.allow_nan = get_tags(generator).input_tags.allow_nan
+        tags.input_tags = get_tags(generator).input_tags
         tags.transformer_tags.preserves_dtype = []
         return tags
 

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -15,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
-from bigcons import METHODS, PCC, ConsensusClustering, EnsembleGenerator
+from bigcons import METHODS, PCC, ConsensusClustering, EnsembleGenerator, generate
 from bigcons.datasets import ce_8d5k
 from bigcons.errors import InvalidInputError
 from bigcons.metrics import adjusted_rand
@@ -225,3 +226,14 @@ def test_consensus_of_features__takes_any_transformer_and_method(blobs):
     for message, parameters in wrong.items():
         with pytest.raises(InvalidInputError, match=message):
             ConsensusClustering(**parameters).fit(None)  # before it reads features
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.coo_array])
+def test_sparse_features__are_clustered_as_by_generate(kind):
+    is_of_group = np.arange(90)[:, None] % 3 == np.arange(30) % 3
+    features = kind(np.random.default_rng(0).poisson(np.where(is_of_group, 5.0, 0.1)).astype(np.float32))
+    made = generate.mixed(sparse.csr_matrix(features), n_partitions=4, random_state=0)
+    generator = EnsembleGenerator(4, random_state=0)
+    np.testing.assert_array_equal(generator.fit_transform(features), made.read(0, 90))
+    model = ConsensusClustering(3, generator=generator, random_state=0).fit(features)
+    assert model.predict(features).shape == (90,)
