@@ -237,12 +237,12 @@ class ZarrArray:
         names = _codec_names(read_metadata(place).get("codecs", []))
         if not set(names) <= set(CODECS):
             what = f"uses codecs that are not supported ({', '.join(names)})"
-            raise corrupt(place, what, "pass zarr.open_array(path), or rewrite it with zstd.")
+            raise corrupt(place, what, "rewrite it with zstd, or pass it as an array.")
         import zarr  # a fifth of a second
 
         self.place = place
         broken = "is damaged, or no array of numbers"
-        remedy = "restore it, or pass an array that zarr.open_array reads."
+        remedy = "restore it, or pass the array that you can read."
         decoded = decoding(lambda reason: corrupt(place, f"{broken} ({reason})", remedy))
         with decoded, place.for_zarr() as store:
             self._array = zarr.open_array(store=store, mode="r", zarr_format=3)

@@ -259,8 +259,8 @@ def missing_rule(values: Any) -> MissingRule:
     if values is None:
         return DEFAULT_RULE
     is_one = isinstance(values, (str, bytes)) or not hasattr(values, "__iter__")
-    given = [value for value in ([values] if is_one else values) if not _is_null(value)]
-    texts = {str(value).strip() for value in given}
+    given = [values] if is_one else [*values]
+    texts = {str(v).strip() for v in given if v is not None and type(v).__name__ != "NAType" and v == v}
     texts |= {str(int(value)) for value in given if isinstance(value, (bool, np.bool_))}  # 0 and 1 in arrays
     if not texts:
         return NONE_MISSING
@@ -282,10 +282,6 @@ def loose_number(cell: str) -> float | None:
         return float(cell) if np.isfinite(float(cell)) else None
     except ValueError:
         return None
-
-
-def _is_null(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
 
 
 # Ids
@@ -429,8 +425,8 @@ def canonical(raw: Any, name: str, where: str, first: int = 0) -> Any:
 
     values = plain_arrow(raw)
     kind = values if isinstance(values, str) else f"type {values.type}"
-    is_text, is_number = kind == "type large_string", "int" in kind and kind.startswith("type ")
-    if isinstance(values, str) or not (is_text or is_number or values.null_count):
+    is_text = kind == "type large_string"
+    if isinstance(values, str) or not (is_text or pa.types.is_integer(values.type) or values.null_count):
         what = f"{name} of {where} has ids that are neither all whole numbers nor all text ({kind})."
         raise InvalidIdsError(what, column=name)
     missing = values.is_null(nan_is_null=True)

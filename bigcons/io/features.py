@@ -536,9 +536,9 @@ class Features:
             examples = "; ".join(f"{codes[c].name!r}, such as {found}" for c, found in told.items())
             raise InvalidInputError(
                 f"{self.where} has text that may be numbers or dates in column {examples}; convert it, "
-                "pass decimal=',' of bigcons.select (--decimal ,), name the column in categorical= "
-                "(--categorical), name what is missing in missing= (--missing), or leave out a row of names, "
-                "units or totals."
+                "pass decimal=',' of bigcons.select (--decimal ,) if commas stand before fractions, name the "
+                "column in categorical= (--categorical) or what is missing in missing= (--missing), or leave "
+                "out a row of names, units or totals."
             )
         for c, words in levels.items():
             kind = HASHED if len(words) > LEVELS else CATEGORY if words else NUMBER
@@ -559,9 +559,7 @@ class Features:
         numeric = [c for c, code in enumerate(codes) if code.kind == NUMBER and c < len(batch)]
         if numeric and len(batch[0]) >= 20 and len(self.table.lengths) == 1 and next(batches, None) is None:
             values = np.column_stack([numbers_of(batch[c], codes[c], self.where) for c in numeric])
-            with np.errstate(all="ignore"):
-                sums = np.nansum(values[:-1], axis=0)
-            if values[-1].any() and np.allclose(values[-1], sums):
+            if values[-1].any() and np.allclose(values[-1], np.nansum(values[:-1], axis=0)):
                 warn_user(
                     f"{self.where} has the sum of all other rows in its last one; leave it out if it has "
                     "totals.",

@@ -123,9 +123,7 @@ class Encoding:
             self._words = pa.array(self._texts, pa.large_string())
             self._code_of_word = np.array([*(codes.get(label, MISSING) for label in labels), MISSING])
         elif not is_dense and self.values.min() >= 0 and self.values.max() < TABLE_SIZE:
-            self._code_of_number = np.full(
-                int(self.values.max()) + 2, MISSING, np.int32
-            )  # the last is missing
+            self._code_of_number = np.full(self.values.max() + 2, MISSING, np.int32)  # the last is missing
             self._code_of_number[self.values] = np.arange(len(self.values))
         elif not is_dense:
             self._order = np.argsort(self.values)
@@ -137,9 +135,8 @@ class Encoding:
         numbers: dict[str, Any] = {label: number_of(label) for label in labels if label is not None}
         if not self._may_be_numbers or None in numbers.values():
             return labels
-        _whole(
-            np.array([number for number in numbers.values() if isinstance(number, float)], float), self.name
-        )
+        floats = [number for number in numbers.values() if isinstance(number, float)]
+        _whole(np.array(floats, float), self.name)
         _whole(np.array([int(number) for number in numbers.values()], object), self.name)
         return [None if label is None else int(numbers[label]) for label in labels]
 
@@ -413,10 +410,12 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
             f"the names of the partitions are labels, too ({shown([e.name for e in encodings])}); leave out "
             "a row that repeats the header."
         )
+    are_full = min(e.n_labeled for e in encodings) >= n_objects - 1
     for at, which in ((0, "first"), (-1, "last")) if are_words and len(encodings) > 1 else ():
-        if (codes[at] >= 0).sum() > 1 and ((codes == codes[at]).sum(axis=0)[codes[at] >= 0] == 1).all():
-            both = zip(encodings, codes[at], strict=True)
-            texts = shown([str(e.values[code]) for e, code in both if code >= 0])
+        seen = codes[at] >= 0
+        are_alone = (codes == codes[at]).sum(axis=0)[seen] == 1
+        if are_alone.all() and (seen.all() or (are_full and seen.any())):
+            texts = shown([str(e.values[c]) for e, c in zip(encodings, codes[at], strict=True) if c >= 0])
             told.append(
                 f"the {which} row has labels that no other has in any partition ({texts}); leave it out if "
                 "it has types, units or totals."

@@ -303,7 +303,7 @@ def array_source(array: Any, where: str, shape: Sequence[int] | None = None) -> 
             rows = csr_array(rows)
             rows.sum_duplicates()
         else:
-            rows = np.asanyarray(rows).reshape(-1, width)  # keeps masks
+            rows = np.asanyarray(rows).reshape(len(rows), width)  # keeps masks
         return rows if list(columns) == list(range(width)) else rows[:, list(columns)]
 
     least_rows = int(np.max(chunks[0])) if chunks else 1
@@ -388,11 +388,8 @@ def frame_source(frame: Any, where: str) -> Source:
                 kinds.append(pa.array(series, from_pandas=True).type)
         return kinds
 
-    def read(start: int, stop: int, columns: Sequence[int]) -> Rows:
-        part = frame.iloc[start:stop]
-        return [column(part.iloc[:, c]) for c in columns]
-
-    source = Source(where, frame.columns, frame.shape[1], [len(frame)], sliced(read), types=types)
+    load = sliced(lambda start, stop, places: [column(frame.iloc[start:stop, c]) for c in places])
+    source = Source(where, frame.columns, frame.shape[1], [len(frame)], load, types=types)
     index, name = frame.index, INDEX if frame.index.name is None else frame.index.name
     load = sliced(lambda start, stop, _: [column(index_frame(index[start:stop], where).iloc[:, 0])])
     source.index, source.is_named = Source(where, [name], 1, [len(frame)], load), is_names(index)
@@ -428,15 +425,18 @@ _INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
 """Names that pandas and dask give to the Parquet column of an unnamed index."""
 
 
+def _of_pandas(schema: pa.Schema, key: str) -> list[Any]:
+    """Return a list of the metadata of pandas; without metadata, or of others' of this name, it is empty."""
+    with suppress(ValueError, LookupError, TypeError, RecursionError):
+        stored = json.loads((schema.metadata or {})[b"pandas"])[key]
+        return stored if isinstance(stored, list) else []
+    return []
+
+
 def pandas_index(schema: pa.Schema) -> int | None:
     """Return the position of the column that was the index of a data frame; None if none was."""
-    stored = None
-    with suppress(
-        ValueError, LookupError, TypeError, RecursionError
-    ):  # without metadata, or others' of this name
-        stored = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
-    stored = stored if isinstance(stored, list) else []
-    names = [name for name in stored if isinstance(name, str) and name in schema.names]
+    names = [name for name in _of_pandas(schema, "index_columns") if isinstance(name, str)]
+    names = [name for name in names if name in schema.names]
     names = names or [name for name in schema.names if _INDEX_NAME.fullmatch(name)]
     if len(names) > 1:
         raise InvalidInputError(f"the table has an index of {len(names)} levels; call reset_index() first.")
@@ -793,7 +793,9 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
         return arrow.open_csv(
             _content_of(path),
             read_options=arrow.ReadOptions(use_threads=use_threads, **layout),
-            parse_options=arrow.ParseOptions(delimiter=separator, ignore_empty_lines=width > 1),
+            parse_options=arrow.ParseOptions(
+                delimiter=separator, ignore_empty_lines=width > 1, newlines_in_values=True
+            ),
             convert_options=arrow.ConvertOptions(
                 decimal_point=how.decimal or ".",
                 column_types=dict(zip(places, types, strict=False)),
@@ -812,6 +814,13 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
                     texts = [column for column in batch.columns if column.type == pa.large_string()]
                     if any(pc.any(pc.match_substring(column, "\0")).as_py() for column in texts):
                         raise InvalidInputError(f"{where} has NUL bytes, as after a crash; write it again.")
+                    for column in texts:
+                        cells = column.filter(pc.match_substring(column, "\n")).to_pylist()
+                        if odd := [cell for cell in cells if width == 1 or separator in cell]:
+                            raise InvalidInputError(
+                                f"{where} has a cell of several lines, {odd[0][:40]!r}, as after a quote "
+                                "that is not closed; close it, or take the line breaks out."
+                            )
                     if as_text and width == 1 and batch.columns[0].null_count:
                         row = first + batch.columns[0].is_null().index(True).as_py()
                         raise InvalidInputError(
@@ -972,6 +981,9 @@ def parquet_source(path: File) -> Source:
 
     source = Source(str(path), schema.names, len(schema.names), [sum(group_rows)], load, 24.0)
     source.types, source.fixed_bytes = lambda: schema.types, max(held, default=0)
+    told = [column for column in _of_pandas(schema, "columns") if isinstance(column, dict)]
+    names = [column.get("field_name") for column in told if column.get("pandas_type") == "categorical"]
+    source.categorical = frozenset(c for c, name in enumerate(schema.names) if name in names)
     return with_index(source, pandas_index(schema))
 
 
@@ -1063,10 +1075,8 @@ def as_table(x: Any) -> Any:
 def _open(x: Any, role: str, how: Selection) -> Source:
     """Open what is known by its type, or by what it offers."""
     package, name = type(x).__module__.partition(".")[0], type(x).__name__
-    if isinstance(x, Source):
-        return x
-    if isinstance(x, np.ndarray):
-        return array_source(x, role)
+    if isinstance(x, (Source, np.ndarray)):
+        return x if isinstance(x, Source) else array_source(x, role)
     if isinstance(x, (str, os.PathLike)):
         is_anndata = os.fspath(x).lower().endswith(".h5ad")
         return _open_h5ad(x, role, how) if is_anndata else open_path(x, role, how)
@@ -1094,8 +1104,8 @@ def _open(x: Any, role: str, how: Selection) -> Source:
     kind = f"{package}.{name}" if package in ("pandas", "polars", "pyarrow") else name
     raise InvalidInputError(
         f"{role} of type {kind} cannot be read; pass an array, a list of rows, a table (of a series "
-        f"x.to_frame(), of a lazy frame x.collect(), of a dict pandas.DataFrame(x) or "
-        f"Ensemble.from_runs(x)), or a path to {KNOWN}."
+        "x.to_frame(), of a lazy frame x.collect(), of a dict pandas.DataFrame(x) or Ensemble.from_runs(x), "
+        f"of igraph pandas.Series(x.membership, x.graph.vs['name'])), or a path to {KNOWN}."
     )
 
 

@@ -450,7 +450,6 @@ def read_long(table: Any, *, budget: DataBudget) -> Content:
         numbers.append(pc.index_in(key, value_set=values[c]).to_numpy())
     (objects, partitions), (of_object, of_partition) = values, numbers
     titles = [str(value) for value in partitions.to_pylist()]
-    check_distinct(titles)
     is_array = isinstance(parts[2][0], np.ndarray)
     votes = np.concatenate(parts[2]) if is_array else pa.concat_arrays(parts[2])
     encodings, of_label = [], np.empty(len(votes), np.int32)
@@ -627,7 +626,7 @@ def _checked_pairs(batch: Sequence[Any], first: int, n_objects: int | None, wher
     columns = [plain_arrow(column) for column in batch]
     for name, column in zip(PAIR_COLUMNS, columns, strict=True):
         kind = getattr(column, "type", column)
-        if "int" not in str(kind):
+        if not re.match("u?int", str(kind)):
             what = f"column {name!r} of {where} has type {kind}; it needs integers."
             raise InvalidPairsError(what, path=where, row=first)
         if column.null_count:

@@ -41,6 +41,9 @@ def parquet():
         (b"version https://git-lfs.github.com/spec/v1\nsize 9\n", "is no CSV"),
         (b"sep=,\na,b\n0,1\n", "has a header of 2 columns, one without a name"),
         (b"sep=;\na;b\n0;1\n", "may separate columns; pass sep=';'"),
+        (b'a,b\nx,y\nx,"y\nx,y\nz,y\n', r"cell of several lines, 'y\\nx,y.* a quote that is not closed"),
+        (b'a,b\nx,y\nx,"y\nx,y\nz,"y"\n', "a quote that is not closed"),
+        (b'a\nx\n"y\nx\n', "a quote that is not closed"),
         (b"a\n0\n\n1\n", "empty line in place of row 1 .*; write NA"),
         (b"a\n0\n1\n\n", "empty line in place of row 2 "),
         (b"a\n99999999999999999999\n1\n", r"has label 99999999999999999999; .* below 2\*\*63"),
@@ -132,6 +135,20 @@ def test_a_word_far_down_among_numbers_is_named(tmp_path):
     assert open_features(bc.select(tmp_path / "x.csv", missing="?")).n_objects == 160_001
 
 
+@pytest.mark.parametrize("line", ['w,"u\nv"', 'w,"u\r\nv"', '"u\nv",w'])
+def test_lines_within_quotes_are_read_across_blocks(line, tmp_path):
+    (tmp_path / "x.csv").write_bytes(("a,b\n" + f"{line}\nlonger,x\n" * 120_000).encode())
+    found = Ensemble.from_labels(tmp_path / "x.csv")
+    assert (found.shape, found.n_clusters.tolist()) == ((240_000, 2), [2, 2])
+
+
+def test_categories_of_numbers_stay_so_in_parquet(tmp_path):
+    frame = pd.DataFrame({"y": [0.5, 1.0, 2.0, 4.0], "zip": pd.Categorical([10115, 20095, 10115, None])})
+    frame.to_parquet(tmp_path / "x.parquet")
+    codings = [open_features(source).encoding.summary() for source in (frame, tmp_path / "x.parquet")]
+    assert codings == ["2 columns: number 'y'; category 'zip'"] * 2
+
+
 @pytest.mark.parametrize("column", [[[1.0, 2.0], [3.0, 4.0]], [["a"], ["b", "c"]]])
 def test_columns_of_lists_are_neither_features_nor_labels(column):
     table = pa.table({"v": column, "x": [0, 1]})
@@ -139,6 +156,9 @@ def test_columns_of_lists_are_neither_features_nor_labels(column):
         open_features(table)
     with refused("'v' has labels that are neither .*list"):
         Ensemble.from_labels(table)
+    ids = pa.array([[1, 2], [3, 4]], pa.list_(pa.int64(), 2))
+    with refused("v of labels has ids that are neither .*list"):
+        Ensemble.from_labels(pa.table({"v": ids, "x": [0, 1]}), id="v")
 
 
 RUN = np.arange(30) % 3
@@ -180,6 +200,7 @@ def test_floats_that_hold_no_whole_number_exactly():
         (np.rec.fromarrays([RUN, RUN], names="a,b"), r"array of records; pass pandas\.DataFrame"),
         (np.array([[(0, "x")], [(1, "y")]], "i4,U1"), r"array of records; pass pandas\.DataFrame"),
         (INDICATORS * 1j, "numpy complex128"),
+        (np.zeros((3, 0), int), "is empty, shape"),
         (np.random.default_rng(0).dirichlet([1, 1, 1], 9), r"pass memberships to Ensemble\.from_memberships"),
     ],
 )
@@ -267,6 +288,7 @@ def test_a_number_is_a_name_where_names_are_numbers(as_table):
     ("line", "as_text", "told"),
     [
         ("#q2:types\tcategory\tcategory\tx", "c", "labels that no other has .*'category', 'category', 'x'"),
+        ("#Source\tme\t\t", "c", r"labels that no other has in any partition \('me'\)"),
         ("#TYPE\tgroup\tgroup\t", "c", r"labels that no other has in any partition \('group', 'group'\)"),
         ("\tk0\tk1\tk2", "c", r"names of the partitions are labels, too \('k0', 'k1', 'k2'\)"),
         ("\tk0\tk1\tk2", "", "'k0', 'k1', 'k2' has 'k0', unlike its other labels, which are numbers"),

@@ -402,6 +402,7 @@ def test_metrics_take_a_consensus_in_place_of_its_labels(tmp_path):
 
 
 ODD = [b"", b"[]", b"3", b"null", b"\xff", b"[" * 100_000, b"{}"]
+ODD += [b'{"columns": %s}' % value for value in (b"3", b"[3]", b'[{"pandas_type": "categorical"}]')]
 ODD += [b'{"index_columns": %s}' % value for value in (b"null", b"3", b'"u"', b'{"u": 0}', b'[["u"]]', b"[]")]
 
 
