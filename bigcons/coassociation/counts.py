@@ -29,7 +29,7 @@ from bigcons.disk.checkpoint import differences
 from bigcons.disk.commit import provenance_at, refuse_existing, refuse_other
 from bigcons.errors import InvalidInputError
 from bigcons.io.sources import refuse_inputs
-from bigcons.memory import PROCESS_BYTES, TILE_ROWS, Block, DataBudget, parse_size, row_blocks, rows_within
+from bigcons.memory import TILE_ROWS, Block, DataBudget, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, open_engine
 from bigcons.seeding import SeedLike, generator, resolve_seed
@@ -231,6 +231,10 @@ def condensed_bytes(n_rows: int, engine: Engine) -> int:
 
 # The memory of a draw
 
+# Memory of a process that has read a store and counted pairs, besides the pairs. Fixed, not measured: which
+# pairs are drawn must not depend on what else the process holds.
+COUNTING_BYTES = 250_000_000
+
 # Memory is planned for this many tasks in flight: a fixed number, so that blocks, and with them the pairs, do
 # not depend on the number of workers.
 PLANNED_TASKS = 16
@@ -305,7 +309,7 @@ def sample(
         with open_engine(client) as engine:
             return _sample_tiles(ensemble, out, wanted, tiles, seed, budget, engine, overwrite, made)
     remedy = "draw them in tiles: pass out= and leave tiles='auto'"
-    process = min(PROCESS_BYTES, needed)
+    process = min(COUNTING_BYTES, needed)
     DataBudget(budget - process, process).check(needed, f"{wanted:,} pairs in memory", remedy)
     table = sample_in_memory(ensemble, given, seed, budget, client)
     table.provenance |= made
@@ -329,7 +333,7 @@ def sample_in_memory(
 
 def _budget_for_pairs(memory: int) -> int:
     """Return the bytes for pairs and labels: a budget minus the process itself, at least half of it."""
-    return max(memory - PROCESS_BYTES, memory // 2)
+    return max(memory - COUNTING_BYTES, memory // 2)
 
 
 def sample_pairs(

@@ -77,7 +77,8 @@ ERROR_RATES = {0.0: 1.0, 0.5: 0.1, 0.8: 0.1}
 
 Without errors, objects that err are groups, and a cluster, of their own, or join one cluster together:
 `benchmarks/structure.py` has such objects. Were they as frequent in clusters, too, a lone object of few
-objects or partitions would join a large cluster with which most partitions do not put it.
+objects or partitions would join a large cluster with which most partitions do not put it
+(`benchmarks/toys.py`).
 """
 
 FEWEST_LABELS = 4

@@ -41,6 +41,7 @@ def table_of(path):
 @pytest.mark.parametrize("memberships", [False, True])
 def test_export__holds_labels_and_memberships(tmp_path, stored, solution, suffix, memberships):
     path = tmp_path / "made" / f"Labels{suffix}"
+    path.parent.mkdir()
     stored.export(path, memberships=memberships)
     table = table_of(path)
     expected = [f"cluster_{k}" for k in range(N_CLUSTERS)] if memberships else []
