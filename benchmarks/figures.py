@@ -217,7 +217,7 @@ def by_numbers() -> dict[str, str]:
 
 
 def few_objects() -> dict[str, str]:
-    """Return the ARI of few objects with one label in five at random, and by partitions that each join two."""
+    """Return the ARI of few objects where one label in five is random, and where each partition joins two."""
     found = results("toys")["ari"]
     names = {"tree": "tree", "tree, errors alike": "alike", "mcla": "mcla", "hbgf": "hbgf"}
     return {
@@ -304,9 +304,9 @@ NUMBERS = (
     " there are classes {classes_choosing} and {classes_reporting}"
 )
 FEW = (
-    "the tree has {tree_noisy} where one label in five is random, and {tree_merged} where every partition joins"
-    " two classes, MCLA {mcla_noisy} and {mcla_merged}, HBGF {hbgf_noisy} and {hbgf_merged}; were objects that"
-    " err as frequent as others, the tree would have {alike_noisy} and {alike_merged}"
+    "the tree has {tree_noisy} where one label in five is random, and {tree_merged} where every partition"
+    " joins two classes, MCLA {mcla_noisy} and {mcla_merged}, HBGF {hbgf_noisy} and {hbgf_merged}; were objects"
+    " that err as frequent as others, the tree would have {alike_noisy} and {alike_merged}"
 )
 BY_TREES = "the trees alone have {default_trees_reporting}, and {default_reporting} with it"
 LARGE, LARGEST = partial(solve, "tree", 100), partial(solve, "tree", 1000)
