@@ -305,8 +305,8 @@ NUMBERS = (
 )
 FEW = (
     "the tree has {tree_noisy} where one label in five is random, and {tree_merged} where every partition"
-    " joins two classes, MCLA {mcla_noisy} and {mcla_merged}, HBGF {hbgf_noisy} and {hbgf_merged}; were objects"
-    " that err as frequent as others, the tree would have {alike_noisy} and {alike_merged}"
+    " joins two classes, MCLA {mcla_noisy} and {mcla_merged}, HBGF {hbgf_noisy} and {hbgf_merged}; were"
+    " objects that err as frequent as others, the tree would have {alike_noisy} and {alike_merged}"
 )
 BY_TREES = "the trees alone have {default_trees_reporting}, and {default_reporting} with it"
 LARGE, LARGEST = partial(solve, "tree", 100), partial(solve, "tree", 1000)

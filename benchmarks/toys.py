@@ -2,8 +2,9 @@
 
 Ensembles of 4 to 30 objects in 2 to 5 classes, of a lone object or more, and 3 to 12 partitions, which are
 the classes with their names exchanged: `exact`; with one label in ten, or one in five, replaced by any; or
-`merged`, of 3 classes or more, every partition with two of them in one cluster, so that none has the answer. The number of classes is given. The adjusted Rand index with the classes is a mean over the
-ensembles. `tree, errors alike` is the tree by which objects that err are as frequent in clusters as others.
+`merged`, of 3 classes or more, every partition with two of them in one cluster, so that none has the answer.
+The number of classes is given. The adjusted Rand index with the classes is a mean over the ensembles.
+`tree, errors alike` is the tree by which objects that err are as frequent in clusters as others.
 
 Writes results/toys.json.
 """

@@ -357,9 +357,9 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
     Negative numbers may be votes if partitions with missing labels have one number besides. Ids differ in
     each of 200 objects or more; they are none if all columns are so. Labels unlike the others may be codes of
     missing ones, or totals: words among more numbers, but for those that begin with a digit, such as 0,1, and
-    one or two numbers that are further above consecutive ones than these are apart. The first or the last row
-    of text may be types, units or totals if it has labels of its own in all partitions: ``codes`` (rows, M)
-    of the first rows tell; a row of names repeats the header.
+    one or two numbers, in half of the partitions, that are further above consecutive ones than these are. The
+    first or the last row of text may be types, units or totals if it has labels of its own in all partitions:
+    ``codes`` (rows, M) of the first rows tell; a row of names repeats the header.
     """
     told: list[str] = []
     if n_objects < 20 and len(encodings) >= 10 * n_objects:
@@ -395,6 +395,8 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
             unlike = labels[at + 1 :].tolist() if is_far else []
         if unlike:
             odd[e.name] = unlike
+    if 2 * len(odd) < len(encodings):  # else chance, as where few objects of many clusters were chosen
+        odd = {name: unlike for name, unlike in odd.items() if isinstance(unlike[0], str)}
     if odd:
         one = next(iter(odd.values()))
         rest = "numbers" if isinstance(one[0], str) else "far smaller"

@@ -307,6 +307,15 @@ def test_rows_of_names_types_units_and_totals_are_told(place, line, as_text, tol
         Ensemble.from_labels(tmp_path / "x.tsv", drop="index")
 
 
+def test_numbers_far_above_others_are_told_if_many_partitions_have_them():
+    labels = np.column_stack([np.arange(60) % k for k in (3, 4, 5, 6)])
+    labels[labels == 2] = 254
+    with pytest.warns(SuspiciousLabelsWarning, match="'p0', 'p1', 'p2', 'p3' has 254, unlike"):
+        Ensemble.from_labels(np.where(labels == 254, 254, labels % 2))
+    chosen = np.column_stack([labels[:, 0], *(np.arange(60) % k for k in (3, 4, 5))])
+    Ensemble.from_labels(chosen)  # warnings are errors
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 @pytest.mark.parametrize(("factor", "is_told"), [(1, True), (0.5, False)])
 def test_a_last_row_of_the_sums_of_features_is_told(suffix, factor, is_told, tmp_path):
