@@ -296,7 +296,9 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
         path = folder / f"ensemble {seed}"
         ensembles.append(ensemble.save(path / "e.zarr", chunk_rows=128))
         pairs = sample(ensembles[seed], per_object=16, out=folder / f"pairs {seed}/p.zarr", random_state=seed)
-        pairs.to_parquet(folder / f"pairs in Parquet {seed}/p.parquet")
+        parquet = folder / f"pairs in Parquet {seed}"
+        parquet.mkdir()
+        pairs.to_parquet(parquet / "p.parquet")
         rng = np.random.default_rng(seed)
         words = np.array(["ant", "bee", "c,t", 'd"g', "eel"])[rng.integers(0, 5, (N_OBJECTS, 3))]
         columns = {"name": [f"{seed}-{row}" for row in range(N_OBJECTS)], "a": words[:, 0], "b": words[:, 1]}
