@@ -251,7 +251,7 @@ def run(
     emit(
         {"kind": "run", **result, "followed": followed},
         cli.facts(result),
-        *_ending(consensus_path, ensemble_path, Path(out).name),
+        *_ending(consensus_path, ensemble_path, Path(out).absolute().name),
     )
 
 
