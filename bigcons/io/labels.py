@@ -395,7 +395,7 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
             unlike = labels[at + 1 :].tolist() if is_far else []
         if unlike:
             odd[e.name] = unlike
-    if 2 * len(odd) < len(encodings):  # else chance, as where few objects of many clusters were chosen
+    if 0 < 2 * len(odd) < len(encodings):  # by chance, of few objects of many clusters
         odd = {name: unlike for name, unlike in odd.items() if isinstance(unlike[0], str)}
     if odd:
         one = next(iter(odd.values()))
