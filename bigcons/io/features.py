@@ -557,7 +557,9 @@ class Features:
         batches = self.table.batches(rows)
         batch: Rows = next(batches, [])
         numeric = [c for c, code in enumerate(codes) if code.kind == NUMBER and c < len(batch)]
-        if numeric and len(batch[0]) >= 20 and len(self.table.lengths) == 1 and next(batches, None) is None:
+        n_read = len(batch[0]) if numeric else 0
+        may_be_all = n_read >= 20 and self.table.lengths in ([None], [n_read])  # else no more need be read
+        if may_be_all and next(batches, None) is None:
             values = np.column_stack([numbers_of(batch[c], codes[c], self.where) for c in numeric])
             if values[-1].any() and np.allclose(values[-1], np.nansum(values[:-1], axis=0)):
                 warn_user(

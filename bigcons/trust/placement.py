@@ -185,14 +185,18 @@ _EVIDENCE = ("rates", "without", "prior", "support")
 
 
 def trust_rows(
-    clusters: np.ndarray, sure: np.ndarray, second: np.ndarray, second_sure: np.ndarray, factor: np.ndarray
+    clusters: np.ndarray,
+    confidence: np.ndarray,
+    second: np.ndarray,
+    second_confidence: np.ndarray,
+    factor: np.ndarray,
 ) -> np.ndarray:
     """Return what is known of objects, (rows,) `TRUST_ROW`: probabilities times the ``factor`` (K,).
 
     ``clusters`` (rows,) and ``second``: -1 for none.
     """
-    rows, factor = np.empty(sure.size, TRUST_ROW), np.append(factor, np.float32(0))
-    columns = sure * factor[clusters], second, second_sure * factor[second]
+    rows, factor = np.empty(confidence.size, TRUST_ROW), np.append(factor, np.float32(0))
+    columns = confidence * factor[clusters], second, second_confidence * factor[second]
     for name, values in zip(TRUST, columns, strict=True):
         rows[name] = values
     return rows
