@@ -198,8 +198,19 @@ def run(
     reading = cli.taken(options, (*CHOSEN, *READING))
     given = {**options, "n_clusters": _n_clusters_of(method, n_clusters)}
     model = _model_of(method, given | ({} if min_size is None else {"min_size": min_size}))
-    data = _open_features(features, reading, ensemble_path)
+
+    def solve() -> None:
+        try:
+            model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
+        except StoreExistsError as error:  # of another -k or method; --overwrite makes partitions anew, too
+            told = f"{error} To keep it, use bigcons solve {quote(ensemble_path)} with another -o."
+            raise StoreExistsError(told, path=consensus_path) from None
+
     is_made = not overwrite and is_store(ensemble_path)
+    has_grown = is_made and "appended" in bc.Ensemble.open(ensemble_path).provenance  # which is told first
+    if is_solved := is_made and not has_grown and is_store(consensus_path):
+        solve()  # takes the result, or refuses it before features are read
+    data = _open_features(features, reading, ensemble_path)
     checks = []
     if not is_made:
         checks.append(partial(check_memory, data, n_partitions, options["memory"], options["client"]))
@@ -214,11 +225,8 @@ def run(
     generated = time.perf_counter()
     release_unused()
     with cli.telling_finished(consensus_path, "run", overwrite) as is_there:
-        try:
-            model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
-        except StoreExistsError as error:  # of another -k or method; --overwrite makes partitions anew, too
-            told = f"{error} To keep it, use bigcons solve {quote(ensemble_path)} with another -o."
-            raise StoreExistsError(told, path=consensus_path) from None
+        if not is_solved:
+            solve()
     solve_seconds = None if is_there else time.perf_counter() - generated
     followed: list[str] = []
     release_unused()
@@ -465,7 +473,7 @@ def _results_of(model: bc.ConsensusClusterer) -> dict[str, Any]:
     from bigcons.store.consensus import fit_results
 
     choice = getattr(model, "n_clusters_choice_", None)
-    return fit_results(model) | ({} if choice is None else {"n_clusters_choice": repr(choice)})
+    return fit_results(model) | ({} if choice is None else {"n_clusters_choice": str(choice)})
 
 
 def _ending(path: str, ensemble: str | None, name: str) -> tuple[str, str]:
@@ -608,7 +616,7 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     result = {"ensemble": store, "n_objects": cut.n_objects, "n_clusters": cut.choice.n_clusters,
               "is_clear": cut.choice.is_clear, "tree": cut.tree, "splits": top}  # fmt: skip
     lower = f"{len(rows) - len(top[:20]):,} lower splits; -o FILE.csv writes all."
-    emit(result, repr(cut), *([table(top[:20])] if top else []), f"... and {lower}", *written)
+    emit(result, str(cut), *([table(top[:20])] if top else []), f"... and {lower}", *written)
 
 
 @command(

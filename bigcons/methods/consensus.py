@@ -19,6 +19,7 @@ from bigcons.methods import METHODS
 from bigcons.methods.base import ConsensusClusterer, available
 from bigcons.metrics import micro_precision
 from bigcons.seeding import SeedLike, resolve_seed
+from bigcons.store.ensemble import as_ensemble
 from bigcons.validation import check_choice
 
 if TYPE_CHECKING:
@@ -224,7 +225,9 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         parts[1]._check_n_clusters(self.n_clusters, sys.maxsize)  # before partitions are made
         self.generator_: Any = parts[0]
         self.consensus_: Any = parts[1]
-        self.consensus_.fit(self.generator_.fit_transform(X))
+        made = as_ensemble(self.generator_.fit_transform(X))
+        made.provenance["generator"] = type(generator).__name__  # of which no partition can be left out
+        self.consensus_.fit(made)
         self.labels_: NDArray[np.int32] = self.consensus_.labels_
         self.n_clusters_: int = self.consensus_.n_clusters_
         if self.consensus_.info.soft:

@@ -232,10 +232,12 @@ def test_run__generates_and_solves_and_finds_its_results(run, tmp_path):
         other = run(f"{RUN} {options}")
         assert other.exit_code == 1
         assert difference in other.stderr
+    (tmp_path / "text.csv").write_text("neither,features\n")  # nor is a row read before another -k is refused
+    assert "with -k 3, not 4" in run(f"{RUN} -k 4".replace("separate.npy", "text.csv")).stderr
     assert run(f"{RUN} --random-state 1 --overwrite -m mixture").exit_code == 0
     result = run("run separate.npy -k auto -o auto --n-partitions 16 --json")
     choice = json.loads(result.stdout)["consensus"]["n_clusters_choice"]
-    (chosen,) = re.findall(r"^NClustersChoice\((\d+) ", choice)
+    (chosen,) = re.findall(r"^(\d+) clusters; ", choice)
     assert int(chosen) == len(np.unique(Consensus.open("auto/consensus.zarr").labels)) in (3, 4)
 
 

@@ -4,8 +4,9 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import FunctionTransformer
 
-from bigcons import METHODS, PCC, ConsensusTree, consensus
+from bigcons import METHODS, PCC, ConsensusClustering, ConsensusTree, consensus
 from bigcons.datasets import planted_ensemble
 from bigcons.disk.schema import MISSING
 from bigcons.errors import (
@@ -119,6 +120,10 @@ def test_partitions_that_agree_with_nobody__are_told(name):
     assert found.keys() == {DissentWarning}
     assert found[DissentWarning].startswith("2 of 20 partitions agree with no other (")
     assert said(METHODS[name](6, random_state=0, **few), np.delete(labels, [4, 11], axis=1))[1] == {}
+    # of a generator none can be left out
+    method = METHODS[name](6, random_state=0, **few)
+    model = ConsensusClustering(6, generator=FunctionTransformer(), consensus=method)
+    assert said(model, labels)[1] == {}
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.5, 0.95])
