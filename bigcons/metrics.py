@@ -1133,7 +1133,8 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
     features
         Anything `Ensemble.from_labels` takes, with one row per object in their order: numbers, booleans,
         text and dates, each of which may be missing, also by ``missing`` of `bigcons.select`, which chooses
-        columns, too. Text with more than 1,000 values is left out.
+        columns, too. Text with more than 1,000 values, or of 200 objects and more with a value for every two,
+        is left out.
     labels
         Labels ``(n_objects,)``, negative for none; a fitted method; or a `Consensus`.
     memory
@@ -1188,6 +1189,8 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
         )
     kinds: dict[str, list[_Column]] = {kind: [] for kind in (NUMBER, CATEGORY, DATE, "")}
     for one in profiled:
+        if 2 * len(one.texts) > one.counts.sum() >= 200:
+            one.why_not = one.why_not or "most objects have a text of their own"
         kinds["" if one.why_not else one.kind].append(one)
     shares = {one.name: one.share_between(n_labeled) for one in profiled if one not in kinds[""]}
     # nearly all variance of a column of few values is between clusters which follow it

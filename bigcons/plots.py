@@ -264,7 +264,7 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     """Draw how far clusters and objects can be trusted.
 
     On the left, for each cluster with its number of objects, the mean confidence of its objects, its
-    stability under halves of the partitions, its cohesion and, where known, its support, see
+    stability under halves of the partitions, its tightness and, where known, its support, see
     `bigcons.metrics.trust`; of more than ``n_clusters``, the largest. On the right, the share of the objects
     below each confidence, on a logarithmic axis.
 
@@ -289,7 +289,7 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     edges = np.linspace(0, 1, 51)
     below = np.cumsum(sum(np.histogram(part[part > 0], edges)[0] for part in parts)).astype(float)
     below /= max(below[-1], 1.0)
-    measures = {"confidence": "mean confidence"} | {m: m for m in ("stability", "cohesion", "support")}
+    measures = {"confidence": "mean confidence"} | {m: m for m in ("stability", "tightness", "support")}
     table = {name: clusters[name].to_numpy() for name in ("cluster", "size", *measures)}
     shown = largest(table["size"], n_clusters)
     with new_figure(6.8, 1.1 + (0.32 if len(shown) <= 10 else 0.24) * max(len(shown), 6)) as figure:
@@ -791,8 +791,9 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
     ``tree`` is what `bigcons.consensus_tree` returned, or a clusterer or Consensus whose number of clusters
     was chosen; ``n_clusters``, by default the number recommended, or 2 where that is 1, says down to which
     clusters. Splits that take off too few objects to count are passed over. Every split is at its height, as
-    in ``tree.table()``. Lines are as wide as their share of the objects; the color of a split, and of its two
-    sides, is its support. On the right are the clusters, numbered as by ``tree.labels``, with their shares.
+    in ``tree.table()``; splits of one height, which have no order, are one split into several sides. Lines
+    are as wide as their share of the objects; the color of a split, and of its sides, is its support, the
+    least of several. On the right are the clusters, numbered as by ``tree.labels``, with their shares.
 
     Examples
     --------
@@ -808,13 +809,18 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
             tree,
             "bigcons.consensus_tree(ensemble), or a consensus with n_clusters='auto', which keeps its tree",
         )
-    G, branches = len(tree.sizes), tree.branches(n_clusters)
+    G, branches, support = len(tree.sizes), dict[int, list[int]](), dict[int, Any]()
+    heights = np.append(np.zeros(G), tree.merges[:, 2])
+    for node, pair in reversed(tree.branches(n_clusters).items()):
+        equal = [side for side in pair if side in branches and heights[side] == heights[node]]
+        support[node] = np.min([tree.support[node - G], *(support[side] for side in equal)])
+        branches[node] = [end for side in pair for end in (branches.pop(side) if side in equal else [side])]
     members = [[leaf] for leaf in range(G)]
     for one, two in tree.merges[:, :2].astype(int).tolist():
         members.append(members[one] + members[two])
     sizes = np.array([tree.objects[leaves].sum() for leaves in members])
     shares = sizes / sizes[-1]
-    top = next(iter(branches), 2 * G - 2)
+    top = max(branches, default=2 * G - 2)
     ends, waiting = [], [top]  # the clusters of the cut, as they lie side by side
     while waiting:
         node = waiting.pop()
@@ -822,11 +828,10 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
         ends += [] if node in branches else [node]
     K, by_size = len(ends), sorted(ends, key=lambda node: (-sizes[node], min(members[node])))
     y = {node: float(K - 1 - at) for at, node in enumerate(ends)}
-    x = {node: float(tree.merges[node - G, 2]) for node in branches}
-    for node in reversed(branches):
+    for node in branches:
         y[node] = float(np.mean([y[side] for side in branches[node]]))
-    last = max([0.0, *(float(tree.merges[node - G, 2]) for node in ends if node >= G)])  # of the next split
-    height = x.get(top, 1.0)
+    last = float(heights[ends].max())  # of the next split
+    height = float(heights[top]) if branches else 1.0
     span = max(height - last, 1e-3 * height) or 1.0  # of splits at one height, too
     first, last = height + 0.1 * span, height - span
     is_roomy = K <= 20  # the support of every split is written beside it
@@ -839,20 +844,20 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
         scale.set_clim(0.0, 1.0)
 
         def draw_side(node: int, start: float, color: Any) -> None:
-            ends, width = [start, x.get(node, last)], max(14.0 * shares[node], 1.0)
+            ends, width = [start, heights[node] if node in branches else last], max(14.0 * shares[node], 1.0)
             axes.plot(ends, [y[node]] * 2, color=color, linewidth=width, solid_capstyle="butt")
 
         draw_side(top, first, GUIDE)
         box = {"facecolor": axes.get_facecolor(), "edgecolor": "none", "pad": 0.6}
-        for node, pair in branches.items():
-            support = tree.support[node - G]
-            color = GUIDE if np.isnan(support) else scale.to_rgba(support)
-            axes.plot([x[node]] * 2, [y[side] for side in pair], color=color, linewidth=1.0)
-            for side in pair:
-                draw_side(side, x[node], color)
-            if is_roomy and not np.isnan(support):
-                axes.annotate(f"{support:.2f}", (x[node], y[node]), (-4, 0), textcoords="offset points",
-                              ha="right", va="center", fontsize=7, bbox=box)  # fmt: skip
+        for node, sides in reversed(branches.items()):
+            color = GUIDE if np.isnan(support[node]) else scale.to_rgba(support[node])
+            axes.plot([heights[node]] * 2, [y[sides[0]], y[sides[-1]]], color=color, linewidth=1.0)
+            for side in sides:
+                draw_side(side, heights[node], color)
+            if is_roomy and not np.isnan(support[node]):
+                axes.annotate(f"{support[node]:.2f}", (heights[node], y[node]), (-4, 0),
+                              textcoords="offset points", ha="right", va="center", fontsize=7,
+                              bbox=box)  # fmt: skip
         names = [f"{by_size.index(node)}: {shares[node]:.1%}" for node in ends]
         axes.set_yticks([y[node] for node in ends], names, fontsize=8 if is_roomy else 6)
         axes.yaxis.tick_right()

@@ -115,7 +115,7 @@ def test_profiles__are_those_of_a_data_frame(told):
         assert row.lift == pytest.approx(
             row.share / frame["region"].value_counts(normalize=True)[row.category]
         )
-    assert found.left_out == {}
+    assert list(found.left_out) == ["name"]
     day = pandas.to_datetime(frame["day"])
     days = day.groupby(frame["cluster"])
     of_days = found.dates.to_pandas().set_index("cluster")
@@ -157,9 +157,11 @@ def test_profiles__count_numbers_that_are_named_as_categories_and_read_sparse_fe
 
 def test_profiles__leave_out_text_that_names_objects_and_refuse_what_does_not_fit():
     labels = np.zeros(1500, int)
-    names = pa.table({"id": [f"c{i}" for i in range(1500)], "x": np.arange(1500.0)})
+    of_few = {"note": [f"{i % 800}." for i in range(1500)], "city": [f"{i % 700}." for i in range(1500)]}
+    names = pa.table({"id": [f"c{i}" for i in range(1500)], "x": np.arange(1500.0), **of_few})
     found = cluster_profiles(names, labels)
-    assert list(found.left_out) == ["id"]
+    assert list(found.left_out) == ["id", "note"]
+    assert set(found.categories["feature"].to_pylist()) == {"city"}
     assert found.numbers["mean"].to_pylist() == [749.5]
     with pytest.raises(InvalidInputError, match="1,500 rows"):
         cluster_profiles(names, labels[:9])

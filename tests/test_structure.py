@@ -19,7 +19,7 @@ import pytest
 import bigcons as bc
 
 PACKAGE = Path(bc.__file__).parent
-CEILINGS = {"lines": 21_217, "functions": 1_703, "classes": 213, "numbers": 71, "files": 100}
+CEILINGS = {"lines": 21_221, "functions": 1_703, "classes": 213, "numbers": 71, "files": 100}
 WALKS = {"array": (181, 27, 11), "store": (307, 36, 17), "features": (107, 15, 12)}
 """Functions, files and depth of each call, kernels left out."""
 
@@ -58,7 +58,8 @@ def is_number(node):
 def test_package__is_no_larger_than_it_was():
     sizes = [size(path) for path in PACKAGE.rglob("*.py")]
     total = {kind: sum(counts[kind] for counts in sizes) for kind in CEILINGS}
-    assert {kind: n for kind, n in total.items() if n > CEILINGS[kind]} == {}
+    larger = {kind: n for kind, n in total.items() if n > CEILINGS[kind]}
+    assert larger == {}, "delete as much elsewhere, or raise CEILINGS and say in the commit for what"
 
 
 def walk(call):

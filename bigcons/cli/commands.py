@@ -580,8 +580,8 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
 
     Prints the number of clusters recommended, and a table of the splits from the top: the objects of both
     sides, estimated if the tree is of a sample, the height of the split, and its support, how far random
-    halves of the partitions reproduce it. A split that takes off too few objects for a cluster leaves
-    n_clusters as it is.
+    halves of the partitions separate the same sides. Splits of one height have no order. A split that takes
+    off too few objects for a cluster leaves n_clusters as it is.
     """
     import numpy as np
 

@@ -371,8 +371,6 @@ def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     _refuse_inside_store(places.DiskPlace(target))
     if target.is_dir():
         raise errors.StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
-    if not target.parent.is_dir():
-        raise errors.StoreNotFoundError(f"{path} is in no folder that exists; check the path.", path=path)
     if target.exists() and not overwrite:
         raise _taken(path)
     return target

@@ -581,10 +581,10 @@ class Features:
                 like_ids.append(codes[c].name)
         if like_ids and "columns" not in self.options:
             name = like_ids[0]
+            as_id = f"pass id={name!r} (--id {name}), " if self.table.ids is None else ""
             raise InvalidInputError(
                 f"{self.where} has another whole number or text in every row of column {shown(like_ids)}; "
-                f"pass id={name!r} (--id {name}), leave it out by drop= (--drop), or name all features in "
-                "columns= (--columns)."
+                f"{as_id}leave it out by drop= (--drop), or name all features in columns= (--columns)."
             )
         if missing:
             odd = ", ".join(dict.fromkeys(f"{number:.15g}" for number in missing.values()))

@@ -167,9 +167,9 @@ class ClusterTree:
     """A tree of clusters and the support of its splits: what `consensus_tree` returns.
 
     Its leaves are G small groups of sampled objects. Splits are numbered from the top: split 1 divides all
-    objects, split 2 one of the two sides. Clusters count, here as where their number is chosen, if they have
-    at least five objects of the sample (one in thirty of very few): a split that takes off fewer makes no
-    further cluster.
+    objects, split 2 one of the two sides; splits of one height have no order. Clusters count, here as where
+    their number is chosen, if they have at least five objects of the sample (one in thirty of very few): a
+    split that takes off fewer makes no further cluster.
 
     Examples
     --------
@@ -193,7 +193,7 @@ class ClusterTree:
     sizes: np.ndarray
     """(G,) int64: the sampled objects of each leaf."""
     support: np.ndarray
-    """(G - 1,), in the order of ``merges``: how far halves of the partitions reproduce the split, 0 to 1."""
+    """(G - 1,), in the order of ``merges``: how far halves of the partitions separate its sides, 0 to 1."""
     support_error: np.ndarray
     """(G - 1,): the standard error of ``support``."""
     choice: NClustersChoice

@@ -189,9 +189,11 @@ def consensus_tree(
     -----
     The sample and its groups are the same as in `choose_n_clusters`: at least 30 groups of up to 2,000
     objects. The support of a split is the mean, over eight random halves of the partitions, of how far the
-    tree of a half divides the same objects in the same two sides: see `bigcons.trust.support`. Parts of a
-    continuum may have a support of .9, too: a split is real if it has support and some number of clusters
-    stands out. Drawing the sample takes O(n) time, and the support some five times as long as the groups.
+    tree of a half divides the same objects in the same two sides: see `bigcons.trust.support`. It says that
+    the sides are apart, not that all in a side belong together: clusters that no partition joins are split
+    at one height, in an order without meaning, and every split has support 1. Parts of a continuum may have a
+    support of .9, too: a split is real if it has support and some number of clusters stands out. Drawing the
+    sample takes O(n) time, and the support some five times as long as the groups.
 
     With ``features``, the generator of the ensemble makes as many partitions of up to 2,000 of the objects,
     and of as many points of one Gaussian with their covariance, ``n_draws`` times. The p-value of K clusters

@@ -276,8 +276,9 @@ def test_export__writes_what_the_library_writes(consensus, run, ran):
     assert ran(f"export {consensus} -o labels.parquet --memberships --overwrite")["memberships"] is True
     assert list(pd.read_parquet("labels.parquet")) == ["label", "cluster_0", "cluster_1", "cluster_2"]
     assert_fails_in_one_line(run(f"export {consensus} -o labels.xls"), ".parquet or .csv")
-    assert_fails_in_one_line(run(f"export {consensus} -o typo/labels.csv"), "in no folder that exists")
-    assert not Path("typo").exists()
+    assert_fails_in_one_line(run(f"export {consensus} -o labels.parquet/labels.csv"), "labels.parquet")
+    assert ran(f"export {consensus} -o new/folder/labels.csv")["n_objects"] == N_OBJECTS
+    assert Path("new/folder/labels.csv").exists()
     assert_fails_in_one_line(run("export ensemble.zarr -o labels.csv"), "is an ensemble")
 
 

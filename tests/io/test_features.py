@@ -11,6 +11,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bigcons as bc
 from bigcons.io.features import open_features
 from tests.support.refusals import refused
 
@@ -97,6 +98,10 @@ def test_read__missing_numbers_of_csv_are_refused_and_missing_text_is_a_value(tm
         (
             pd.DataFrame({"id": [f"r{row}" for row in range(1001)]}),
             "another whole number or text in every row of column 'id'; pass id='id'",
+        ),
+        (
+            bc.select(pd.DataFrame({"id": range(300), "note": [f"r{i}" for i in range(300)]}), id="id"),
+            "in every row of column 'note'; leave it out",
         ),
         (pa.table({"x": pa.array([], type=pa.float64())}), "no rows"),
         (pa.table({}), "no columns"),
