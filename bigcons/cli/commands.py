@@ -27,7 +27,7 @@ from bigcons.memory import PROCESS_BYTES, check_all, parse_size, release_unused
     *("random_state", "overwrite"),
 )
 def demo(size: int, out: str, random_state: int, overwrite: bool) -> None:
-    """Solve simulated data of the shape of the PCC paper's large experiment.
+    """Solve simulated data like the PCC paper's large experiment.
 
     This is the one of Lourenço et al. 2015: 100 k-means partitions of random halves of 120,000 objects of
     three classes, each into 2 to 10 clusters. Their consensus is found by PCC over all pairs of objects, and
@@ -184,8 +184,8 @@ def run(
     generate`, and need not fit in memory; each step keeps to the memory budget. A budget that is too small
     for the method is refused before generating, with -k auto once the number is known. Repeating the command
     resumes an interrupted run and finds the result of a finished one; for another -k, `bigcons solve` takes
-    the ensemble that it made. What was chosen is printed, with the time of each step, after the columns of
-    few values, if any, of which each cluster has only one.
+    the ensemble that it made. Prints what was chosen and the time of each step, and warns of columns that
+    the clusters merely repeat.
     """
     if n_clusters is None:
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")

@@ -90,7 +90,7 @@ class Group(click.Group):
         """
         for name in ("batched", "client"):  # of a lost scheduler, which the library's own error tells
             logging.getLogger(f"distributed.{name}").disabled = True
-        with ProgressBar(), _one_line_warnings(ctx), _signals_interrupt():
+        with ProgressBar(), _one_line_warnings(ctx), _signals_interrupt() as stops:
             try:
                 done = super().invoke(ctx)
                 sys.stdout.flush()
@@ -99,8 +99,8 @@ class Group(click.Group):
                 _emit_error(ctx, error.format_message())
                 raise
             except (Exception, KeyboardInterrupt) as error:
-                if stop := _stop_of(error):
-                    is_terminated = isinstance(stop, Terminated)
+                if isinstance(error, KeyboardInterrupt) or stops:  # which a module may hide
+                    is_terminated = any(isinstance(stop, Terminated) for stop in (error, *stops))
                     word, status = ("Terminated", 143) if is_terminated else ("Interrupted", 130)
                     told = f"{word} before the output was complete; repeat the command to finish it."
                     click.echo(told, err=True)
@@ -122,13 +122,6 @@ def _emit_error(ctx: click.Context, reason: str) -> None:
     """With ``--json``, print ``{"error": reason}`` to standard output."""
     if ctx.meta.get(JSON):
         emit({"error": reason})
-
-
-def _stop_of(error: BaseException | None) -> BaseException | None:
-    """Return the interrupt that an error is, or that made it, as in a module that is being imported."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error
 
 
 def _reason(error: BaseException) -> str:
@@ -160,15 +153,18 @@ def _one_line_warnings(ctx: click.Context) -> Iterator[None]:
 
 
 @contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """Let the first SIGTERM raise Terminated, the second end the process at once; let no interrupt be lost.
+def _signals_interrupt() -> Iterator[list[KeyboardInterrupt]]:
+    """Let the first SIGTERM raise Terminated, the second end the process at once; yield the stops that came.
 
     Python drops what is raised while it collects an object; the interrupt is then raised once more, later.
     """
+    stops: list[KeyboardInterrupt] = []
 
-    def stop(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise Terminated
+    def stop(number: int, _: object) -> None:
+        if number == signal.SIGTERM:
+            signal.signal(number, signal.SIG_DFL)
+        stops.append(Terminated() if number == signal.SIGTERM else KeyboardInterrupt())
+        raise stops[-1]
 
     def dropped(unraisable: sys.UnraisableHookArgs) -> None:
         if isinstance(unraisable.exc_value, KeyboardInterrupt):
@@ -176,15 +172,17 @@ def _signals_interrupt() -> Iterator[None]:
         else:
             hook(unraisable)
 
-    is_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, stop) if is_main else None
+    is_main, before = threading.current_thread() is threading.main_thread(), dict[signal.Signals, Any]()
+    for number in (signal.SIGTERM, signal.SIGINT) if is_main else ():
+        if number == signal.SIGTERM or signal.getsignal(number) is signal.default_int_handler:
+            before[number] = signal.signal(number, stop)
     hook, sys.unraisablehook = sys.unraisablehook, dropped
     try:
-        yield
+        yield stops
     finally:
         sys.unraisablehook = hook
-        if is_main:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @click.command(

@@ -118,9 +118,10 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
             content = read_json(file)
         head = content["attributes"]["bigcons"]
     except (FileNotFoundError, NotADirectoryError, LookupError, TypeError):
+        made = stores_of_run(place)
         what = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
-        remedy = f"pass {' or '.join(made)}" if (made := stores_of_run(place)) else "check the path"
-        raise errors.StoreNotFoundError(f"{place} {what}; {remedy}.", path=place) from None
+        told = f"is a folder of stores; pass {' or '.join(made)}" if made else f"{what}; check the path"
+        raise errors.StoreNotFoundError(f"{place} {told}.", path=place) from None
     try:
         checksum = head.pop("checksum")
         is_whole = checksum == _checksum(content)

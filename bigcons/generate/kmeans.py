@@ -406,10 +406,13 @@ def make_partitions(
     random_state: SeedLike = None,
     overwrite: bool = False,
     client: object = None,
+    **unknown: object,
 ) -> Ensemble:
     """Return the ensemble of ``scheme``; parameters as in `bigcons.generate.kmeans`."""
     from sklearn import __version__ as sklearn_version
 
+    for name in unknown:
+        raise TypeError(f"{scheme.name}() got an unexpected keyword argument {name!r}")
     finished, seed = None, resolve_seed(random_state)
     if out is not None:
         refuse_inputs(out, features)
