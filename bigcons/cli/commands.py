@@ -296,8 +296,8 @@ def import_(
     The table is a .parquet, .csv, .tsv (or these compressed), .npy or .zarr with one row per object and one
     column per partition, a folder of files, a pattern such as "labels/*.parquet", a URL of these such as
     s3://bucket/labels.parquet; missing labels are empty, NaN or negative. The table is streamed and need not
-    fit in memory. What may be read in two ways, such as a first line of numbers in a .csv, is refused unless
-    an option tells.
+    fit in memory. Ambiguous input, such as a first line of numbers in a .csv, is refused unless an option
+    decides.
 
     With --runs, each of the TABLES is one partition. With --long, the table has a row for each label, such as
     the votes of workers on tasks. With --memberships, each of the TABLES, in these

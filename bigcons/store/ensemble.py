@@ -179,9 +179,9 @@ class Ensemble(Objects):
         out, overwrite, memory
             Where to store the ensemble, and the memory to use for it. By default it is in memory.
 
-        Entries with ids, such as the index of a column, are joined by them, in any order; objects
-        that a run does not have are missing in it. Other entries have a label for each object. Raises
-        InvalidInputError for entries of different length, and for a single run. Memory: the codes
+        Entries with ids, such as the index of a column, are joined by them; objects stand as they first
+        occur, and are missing in runs that do not have them. Other entries have a label for each object.
+        Raises InvalidInputError for entries of different length, and for a single run. Memory: the codes
         of all runs or, with ``out``, of one at a time.
 
         Examples
