@@ -27,8 +27,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.errors import InvalidInputError
+from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning
 from bigcons.io.features import CATEGORY, HASHED, FeatureEncoding, Features, Scaling
+from bigcons.io.labels import warn_of_unseen
 from bigcons.kernels.draws import mark_drawn
 from bigcons.kernels.nearest import normalize_rows
 from bigcons.memory import BLOCK_ROWS, row_blocks
@@ -355,6 +356,9 @@ def measure(
     deviation = np.sqrt(moments.squares / np.maximum(moments.n, 1.0))
     kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
     gaps = np.flatnonzero((moments.n > 0) & (moments.n < n))
+    has_gaps = (moments.n < n).any() or any(code.may_miss for code in encoding.columns)
+    if features.table.text is None or not has_gaps:  # of text, cells are empty that are named as missing
+        warn_of_unseen(features.where, features.table.rule, features.seen, SuspiciousFeaturesWarning)
     if len(kept) + len(gaps) == 0:
         n_columns = len(encoding.columns)
         raise InvalidInputError(

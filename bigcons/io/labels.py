@@ -58,6 +58,8 @@ class Encoding:
         """The label that each text is, None where it means missing."""
         self._words: Any = None
         self._code_of_word = self._code_of_number = self._order = np.empty(0, np.int64)
+        self.missing: set[Any] = {number for number in rule.numbers or () if number >= 1 << 63}
+        """Texts and numbers that occur, and are named as missing; those that no int64 holds unseen."""
         self._unusual: set[int] = set()
         """Numbers that are missing as negative ones are, but that seldom mean it."""
 
@@ -68,6 +70,8 @@ class Encoding:
             low = column[0][column[0] < -9]  # the others have one digit
             if low.size and self.rule.numbers is None and len(self._unusual) < 2:
                 self._unusual |= _unusual_of(np.unique(low).tolist())
+            if self.rule.numbers:
+                self.missing.update(np.unique(column[0][~column[1]]).tolist())
             values, n_labeled = distinct(*column)
             self.n_labeled += n_labeled
             self._numbers = np.union1d(self._numbers, values) if len(self._numbers) else values
@@ -76,6 +80,8 @@ class Encoding:
             text = entry["values"]
             if text not in self._texts:
                 self._texts[text] = label = self.rule.label_of(text)
+                if label is None:
+                    self.missing |= {text.strip(), number_of(text.strip())}
                 if label is None and self.rule.numbers is None:
                     self._unusual |= _unusual_of([number_of(text.strip()) or 0])
             if self._texts[text] is not None:
@@ -432,8 +438,24 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
         warn_user(message, SuspiciousLabelsWarning)
 
 
+def warn_of_unseen(where: str, rule: MissingRule, seen: set[Any], category: type[Warning]) -> None:
+    """Warn of values named as missing that occur nowhere; ``seen`` has texts and numbers that do."""
+    unseen = [text for text in rule.more_words if seen.isdisjoint({text, number_of(text)} - {None})]
+    if unseen and rule.words.isdisjoint({"True", "False"}):  # which are named as 1 and 0, too
+        warn_user(
+            f"no value of {where} is {shown(unseen)}, which missing= (--missing) names; name what is missing "
+            "as it is written there, or leave that out.",
+            category,
+        )
+
+
 def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
-    """Return the numbers of clusters and of labeled objects of each partition, and the categories."""
+    """Return the numbers of clusters and of labeled objects of each partition, and the categories.
+
+    Warns of values named as missing that no partition has.
+    """
+    seen: set[Any] = set().union(*(encoding.missing for encoding in encodings))
+    warn_of_unseen("labels", encodings[0].rule, seen, SuspiciousLabelsWarning)
     n_clusters, n_labeled = np.empty((2, len(encodings)), np.int64)
     categories: list[np.ndarray | None] = []
     for u, encoding in enumerate(encodings):

@@ -120,7 +120,7 @@ def write(cells, route, folder, names=NAMES[0]):
 
 @given(written_tables())
 @settings(max_examples=60)
-@pytest.mark.filterwarnings("ignore:partition .* as its only label")
+@pytest.mark.filterwarnings("ignore:partition .* as its only label", "ignore:no value of labels is ")
 def test_a_table_of_any_sort_has_the_meaning_it_was_written_with(table):
     columns, cells, missing, route, names = table
     meant = [list(row) for row in zip(*columns, strict=True)]
@@ -148,7 +148,7 @@ UNCLEAR = ("csv", "csv without header", "list", "one-column files", "long csv")
 
 @given(written_tables(), st.sampled_from(UNCLEAR))
 @settings(max_examples=80)
-@pytest.mark.filterwarnings("ignore:partition .* as its only label")
+@pytest.mark.filterwarnings("ignore:partition .* as its only label", "ignore:no value of labels is ")
 def test_a_table_that_is_not_explained_is_read_as_it_was_meant_or_refused(table, route):
     columns, cells, missing, *_ = table
     meant = [list(row) for row in zip(*columns, strict=True)]

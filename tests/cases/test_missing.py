@@ -1,5 +1,7 @@
 """What is missing: one rule for every source, and the values that a call names."""
 
+import functools
+
 import dask.array
 import dask.dataframe
 import numpy as np
@@ -10,7 +12,7 @@ import zarr
 
 import bigcons as bc
 from bigcons import Ensemble
-from bigcons.errors import SuspiciousLabelsWarning
+from bigcons.errors import SuspiciousFeaturesWarning, SuspiciousLabelsWarning
 from bigcons.store.ensemble import import_labels
 from tests.support.refusals import refused
 from tests.support.stores import values_of
@@ -81,6 +83,23 @@ def test_missing__of_a_matrix(kind, tmp_path):
     }[kind]()
     source = path if source is None else source
     assert values_of(Ensemble.from_labels(source, missing=9)) == [[0, 1, 2], [None, 1, -1], [2, None, 2]]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "csv", "parquet", "object", "dask"])
+@pytest.mark.parametrize("of", ["labels", "features"])
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_missing__that_occurs_nowhere_is_told(kind, of, tmp_path, recwarn):
+    frame = pd.DataFrame({"a": [*"xy?z"] * 9, "b": [0, -99, 4, 2] * 9, "c": [-0.5, 2, 5, 3] * 9})
+    columns = ["a", "b"] if of == "labels" else ["a", "b", "c"]
+    of_features = functools.partial(bc.generate.kmeans, n_partitions=2, n_clusters=2, random_state=0)
+    make = Ensemble.from_labels if of == "labels" else of_features
+    source = routes(frame.astype({"c": np.float32}), tmp_path)[kind]
+    for missing in (["?", -99], ["?", -0.5][: len(columns) - 1]):
+        make(bc.select(source, columns=columns, missing=missing))
+    assert [str(told.message) for told in recwarn if told.category is not FutureWarning] == []
+    warning = SuspiciousLabelsWarning if of == "labels" else SuspiciousFeaturesWarning
+    with pytest.warns(warning, match="^no value of .* is '-9', 'n', which missing= "):
+        make(bc.select(source, columns=columns, missing=["n", -9]))
 
 
 VOTES = np.array([[1, -1], [1, 1], [-1, 1], [-1, -1]])
