@@ -351,7 +351,7 @@ def import_(
     argument("tables", nargs=-1, required=True, type=PATH),
     option("--objects", "what", flag_value="objects", help="Rows of TABLES are further objects."),
     option("--partitions", "what", flag_value="partitions", help="Columns of TABLES are further partitions."),
-    *(*CHOSEN, "sep", "header", "missing"),
+    *(*CHOSEN, "sep", "header", "missing", "memory"),
 )
 def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | None, **options: Any) -> None:
     """Append objects or partitions to the store ENSEMBLE.

@@ -510,16 +510,6 @@ def rows_per_read(source: Source, budget: DataBudget) -> int:
     return min(rows, max(BLOCK_ROWS, source.least_rows))
 
 
-def check_chunk_rows(chunk_rows: int, bytes_per_row: float, budget: DataBudget) -> None:
-    """Raise MemoryBudgetError if four copies of a chunk do not fit in half of ``budget``.
-
-    Chunks do not become smaller for it: the bits of a consensus depend on them.
-    """
-    rows_within(
-        budget, 8 * bytes_per_row, at_least=chunk_rows, what=f"a chunk of {chunk_rows:,} rows of labels"
-    )
-
-
 def partition_names(
     names: Sequence[object] | None, n: int, what: str = "partitions", first: int = 0
 ) -> list[str]:

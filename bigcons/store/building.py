@@ -38,7 +38,6 @@ from bigcons.io.columns import (
 from bigcons.io.labels import (
     MIN_CHUNK_ROWS,
     Encoding,
-    check_chunk_rows,
     check_distinct,
     counts_of,
     default_chunk_rows,
@@ -132,21 +131,24 @@ def content_of(
     New values come after the ``known`` ones. Partitions of memberships that label no object are refused
     unless they ``may_be_empty``. Blocks fit in a ``budget``; one too small for chunks is refused.
     """
-    to_read = budget
-    if budget is not None and source.ids is not None:
-        what = "the process, the ids, and as much to read beside them,"
-        budget.check(2 * source.ids.held_bytes, what, "leave them out by drop= (--drop)")
-        held = source.ids.held_bytes
-        to_read = DataBudget(budget.n_bytes - held, budget.processes + held)
-    content = _read(source, names, known=known, may_be_empty=may_be_empty, budget=to_read)
+    content = _read(source, names, known=known, may_be_empty=may_be_empty, budget=budget)
     header = content.header._replace(provenance=provenance, generator=generator)
     if chunk_rows is None:
-        chunk_rows = default_rows(header)
-        if budget is not None:
-            id_bytes = 0 if header.ids is None else math.ceil(header.ids.row_bytes)
-            row_bytes = header.dtype.itemsize * header.n_columns + id_bytes
-            check_chunk_rows(chunk_rows, row_bytes, budget)
+        header = header._replace(chunk_rows=default_rows(header))
+        check_chunk_rows(header, budget)
+        return content._replace(header=header)
     return content._replace(header=header._replace(chunk_rows=check_int("chunk_rows", chunk_rows)))
+
+
+def check_chunk_rows(header: Header, budget: DataBudget | None) -> None:
+    """Raise MemoryBudgetError if four copies of a chunk do not fit in half of a ``budget``.
+
+    Chunks do not become smaller for it: the bits of a consensus depend on them.
+    """
+    if budget is not None:
+        id_bytes = 0 if header.ids is None else math.ceil(header.ids.row_bytes)
+        row_bytes, rows = header.dtype.itemsize * header.n_columns + id_bytes, header.chunk_rows
+        rows_within(budget, 8 * row_bytes, at_least=rows, what=f"a chunk of {rows:,} rows of labels")
 
 
 def _read(
@@ -154,13 +156,22 @@ def _read(
     names: Sequence[str] | None,
     *,
     beside: Sequence[str] = (),
+    ids: Ids | None = None,
     known: Sequence[np.ndarray] | None = None,
     may_be_empty: bool = False,
     budget: DataBudget | None = None,
 ) -> Content:
-    """Read a source once, in blocks within a ``budget``; its names differ from those ``beside`` it."""
+    """Read a source once, in blocks within a ``budget``; its names differ from those ``beside`` it.
+
+    Its ids are held, and then ``ids`` beside them.
+    """
     blocks: Iterable[np.ndarray]
     categories: Categories
+    if budget is not None and source.ids is not None:
+        held = source.ids.held_bytes + (0 if ids is None else int(ids.n_objects * ids.row_bytes))
+        what = "the process, the ids, and as much to read beside them,"
+        budget.check(2 * held, what, "leave them out by drop= (--drop)")
+        budget = DataBudget(budget.n_bytes - held, budget.processes + held)
     if isinstance(source, SoftSources):
         rows = 4096
         if budget is not None:
@@ -202,7 +213,13 @@ Read = Callable[[int, int], np.ndarray]
 """Returns rows of an ensemble."""
 
 
-def with_objects(source: Source | SoftSources, header: Header, categories: Categories, read: Read) -> Content:
+def with_objects(
+    source: Source | SoftSources,
+    header: Header,
+    categories: Categories,
+    read: Read,
+    budget: DataBudget | None,
+) -> Content:
     """Return an ensemble, of which ``read`` returns rows, with more objects; new labels come last."""
     if isinstance(source, SoftSources):
         if (source.n_clusters != header.n_clusters).any():
@@ -223,7 +240,8 @@ def with_objects(source: Source | SoftSources, header: Header, categories: Categ
         )
     both = zip(header.n_clusters, categories, strict=True)
     known = [np.arange(k) if values is None else values for k, values in both]
-    more, new_categories, blocks = _read(source, header.names, known=known, may_be_empty=True)
+    how: dict[str, Any] = {"ids": header.ids, "known": known, "may_be_empty": True, "budget": budget}
+    more, new_categories, blocks = _read(source, header.names, **how)
     grown = header._replace(
         n_objects=header.n_objects + more.n_objects,
         n_clusters=more.n_clusters,
@@ -241,6 +259,7 @@ def with_partitions(
     header: Header,
     categories: Categories,
     read: Read,
+    budget: DataBudget | None,
 ) -> Content:
     """Return an ensemble, of which ``read`` returns rows, with more partitions."""
     if names is None and isinstance(source, Source) and _generic(source.names):
@@ -250,7 +269,11 @@ def with_partitions(
         rows = rows_of_ids(header.ids, source.ids, source.where)
     elif header.ids is None:
         refuse_other_rows("labels", source.ids, "the ensemble", range(header.n_objects))
-    more, new_categories, blocks = _read(source, names, beside=header.names)
+    how: dict[str, Any] = {"beside": header.names, "ids": header.ids, "budget": budget}
+    more, new_categories, blocks = _read(source, names, **how)
+    if rows is not None and budget is not None:
+        held = 3 * more.n_objects * more.dtype.itemsize * more.n_columns + rows.nbytes
+        budget.check(held, "the process and the labels to join by ids", "append fewer partitions at a time")
     if rows is None and more.n_objects != header.n_objects:
         raise InvalidInputError(
             f"{source.where} has {more.n_objects:,} objects but the ensemble has {header.n_objects:,}; give "

@@ -18,7 +18,7 @@ from bigcons.disk.arrays import digest_text
 from bigcons.disk.files import StorePath
 from bigcons.disk.places import place_of
 from bigcons.io.columns import INDEX, Column, Columns, Ids, Selection, select
-from bigcons.io.labels import check_chunk_rows, names_of_rows, observed, refuse_other_rows
+from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.io.sources import (
     Source,
     as_table,
@@ -527,7 +527,7 @@ class Ensemble(Objects):
         write_store(path, Content(header, self.categories, blocks), overwrite)
         return Ensemble.open(path)
 
-    def append_objects(self, labels: Any, **selection: Any) -> Ensemble:
+    def append_objects(self, labels: Any, *, memory: int | str = "1GB", **selection: Any) -> Ensemble:
         """Append objects, with columns in the order of the partitions or with their names; return ``self``.
 
         New label values extend the categories. If the objects have ids, new ones need them as well, in the
@@ -536,17 +536,18 @@ class Ensemble(Objects):
         what `bigcons.select` takes, such as ``id=``, ``drop=`` or ``missing=``. Soft clusterings take a list
         of memberships, one table for each partition, with the same clusters, and ``id=`` alone. A stored
         ensemble must be open with mode "a" and keeps its rows per chunk; other instances that have it open
-        must open it again.
+        must open it again. It is read and written in blocks within ``memory``, beside the ids, or
+        MemoryBudgetError is raised.
         """
         source: Source | SoftSources
         if self.is_soft:
             source = SoftSources(labels, self.names, **selection)
         else:
             source = _table_of(select(labels, **selection), are_objects=True, usual_id=self.id_name)
-        return self._append(partial(building.with_objects, source))
+        return self._append(partial(building.with_objects, source), memory)
 
     def append_partitions(
-        self, labels: Any, names: Sequence[str] | None = None, **selection: Any
+        self, labels: Any, names: Sequence[str] | None = None, *, memory: int | str = "1GB", **selection: Any
     ) -> Ensemble:
         """Append partitions of the same objects; return ``self``.
 
@@ -556,7 +557,7 @@ class Ensemble(Objects):
         without a row are missing. InvalidIdsError is raised for an id that is no object; an ensemble without
         ids takes them from there. Without ids, rows are in the order of the objects. ``selection`` is what
         `bigcons.select` takes, of soft clusterings ``id=`` alone. A stored ensemble must be open with mode
-        "a".
+        "a", and ``memory`` is as of `append_objects`; labels that are joined by ids are held.
         """
         source: Source | SoftSources
         if self.is_soft:
@@ -566,12 +567,12 @@ class Ensemble(Objects):
             source = _table_of(table, are_objects=True, usual_id=self.id_name)
             if source.ids is None and "drop" not in selection:
                 refuse_other_rows("labels", names_of_rows(labels), "the ensemble", names_of_rows(self))
-        return self._append(partial(building.with_partitions, source, names))
+        return self._append(partial(building.with_partitions, source, names), memory)
 
-    def _append(self, grow: Callable[[Header, Categories, building.Read], Content]) -> Ensemble:
+    def _append(self, grow: Callable[..., Content], memory: int | str) -> Ensemble:
         """Take the grown ensemble; a store is locked, then reopened."""
         if isinstance(self._labels, np.ndarray):
-            labels, header, categories = building.hold(grow(self._header, self.categories, self.read))
+            labels, header, categories = building.hold(grow(self._header, self.categories, self.read, None))
             self._take(labels, header._replace(chunk_rows=building.default_rows(header)), categories)
             return self
         if self._mode != "a":
@@ -581,7 +582,9 @@ class Ensemble(Objects):
         place = self._labels.place
         with commit.new_store(place, overwrite=True, kind=KIND) as folder:
             self._labels.check_unchanged()
-            grown = grow(self._header, self.categories, self.read)
+            budget = beside_processes(memory)
+            grown = grow(self._header, self.categories, self.read, budget)
+            building.check_chunk_rows(grown.header, budget)
             write_ensemble(folder, grown, is_parquet=self._labels.is_parquet)
         stored = StoredRows(place)
         self._take(stored, stored.header, None)
@@ -722,9 +725,7 @@ def _reshaped(
 ) -> Ensemble:
     """Hold or store labels that were brought into the form of a matrix."""
     header = read.header._replace(provenance=provenance)
-    if out is not None:
-        id_bytes = 0.0 if header.ids is None else header.ids.row_bytes
-        check_chunk_rows(header.chunk_rows, header.dtype.itemsize * len(header.names) + id_bytes, budget)
+    building.check_chunk_rows(header, None if out is None else budget)
     return ensemble_of_content(read._replace(header=header), out, overwrite=overwrite)
 
 

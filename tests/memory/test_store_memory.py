@@ -82,28 +82,40 @@ def test_import_labels__keeps_within_the_budget(sources, tmp_path, how, source):
     np.testing.assert_array_equal(Ensemble.open(out).read(0, 5), expected)
 
 
-IMPORT_LEAST = """
+LEAST = """
+from functools import partial
+from bigcons import Ensemble
 from bigcons.errors import MemoryBudgetError
 from bigcons.store.ensemble import import_labels
 
-try:
-    import_labels(options["source"], options["out"], id="id", memory=1)
-except MemoryBudgetError as refusal:
-    needed = refusal.needed
-import_labels(options["source"], options["out"], id="id", memory=needed)
+needed, make = 1, partial(import_labels, options["source"], options["out"])
+if options["appends"]:
+    make = getattr(Ensemble.open(options["out"], "a"), "append_" + options["appends"])
+    make = partial(make, options["source"])
+for _ in range(3):
+    try:
+        make(id="id", memory=needed)
+        break
+    except MemoryBudgetError as refusal:
+        needed = refusal.needed
 print(json.dumps([peak(), needed]))
 """
 
 
-def test_import_labels__keeps_all_of_the_process_within_the_least_budget(tmp_path):
-    n_objects = 3_000_000
-    ids = pa.array(np.char.mod("customer-%012d", np.arange(n_objects)))  # 87 MB
-    labels = np.random.default_rng(0).integers(5, size=(2, n_objects))
-    pq.write_table(pa.table({"id": ids, "a": labels[0], "b": labels[1]}), tmp_path / "l.parquet")
+def test_import_and_append__keep_all_of_the_process_within_the_least_budget(tmp_path):
+    n = 1_500_000
+    ids = {who: pa.array(np.char.mod(f"{who}-%012d", np.arange(n))) for who in ("customer", "visitor")}
+    labels = np.random.default_rng(0).integers(5, size=(4, n))
+    given = {None: ("customer", "ab"), "partitions": ("customer", "cd"), "objects": ("visitor", "abcd")}
+    for appends, (who, names) in given.items():
+        columns = dict(zip(names, labels, strict=False))
+        pq.write_table(pa.table({"id": ids[who], **columns}), tmp_path / f"{appends}.parquet")
     del ids, labels
-    source, out = str(tmp_path / "l.parquet"), str(tmp_path / "e.zarr")
-    peak, needed = run(IMPORT_LEAST, from_nothing=True, source=source, out=out)
-    assert peak <= needed
+    for appends in given:
+        paths = {"source": str(tmp_path / f"{appends}.parquet"), "out": str(tmp_path / "e.zarr")}
+        peak, needed = run(LEAST, from_nothing=True, appends=appends, **paths)
+        assert peak <= needed < 1 << 30
+    assert Ensemble.open(tmp_path / "e.zarr").shape == (2 * n, 4)
 
 
 READ = """
