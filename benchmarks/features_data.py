@@ -69,14 +69,19 @@ def kddcup99(most: int) -> Raw:
     return numbers_of(drawn.iloc[:, :-1]), drawn.iloc[:, -1].to_numpy()
 
 
-def arff(name: str, _most: int) -> Raw:
-    """Return a set of mixed columns, of which the last is the class."""
+def arff_table(name: str) -> pd.DataFrame:
+    """Return a set of mixed columns, of which the last is the class, with None for what is missing."""
     import pandas as pd
     from scipy.io.arff import loadarff
 
     with gzip.open(Path(os.environ["BIGCONS_DATA"]) / "features" / f"{name}.arff.gz", "rt") as file:
         rows, _ = loadarff(StringIO(file.read()))
     found = pd.DataFrame(rows).map(lambda value: value.decode() if isinstance(value, bytes) else value)
+    return found.replace({"?": None})
+
+
+def arff(name: str, _most: int) -> Raw:
+    found = arff_table(name)
     return numbers_of(found.iloc[:, :-1]), found.iloc[:, -1].to_numpy()
 
 

@@ -332,6 +332,15 @@ PAPER = {
     },
 }
 """Sentences and rows of the paper, with their figures."""
+ALARMS = "In {readings} readings of published labels and features where nothing is wrong, {alarms} ended in"
+
+
+def alarms() -> dict[str, str]:
+    found = results("alarms")
+    n_alarms = len(found["alarms"])
+    return {"readings": f"{sum(found['readings'].values())}", "alarms": f"{n_alarms or 'none'}"}
+
+
 FIGURES: list[tuple[str, str, Callable[[], dict[str, str]]]] = [
     *((page, SIZE, LARGE) for page in ("README.md", "docs/index.md", "docs/large-data.md")),
     *((page, BILLION, LARGEST) for page in ("README.md", "docs/index.md", "docs/large-data.md")),
@@ -346,6 +355,7 @@ FIGURES: list[tuple[str, str, Callable[[], dict[str, str]]]] = [
     ("docs/methods.md", FEW, few_objects),
     ("docs/comparison.md", MILLION, lambda: million("coarse")),
     ("docs/large-data.md", COST, cost),
+    ("docs/large-data.md", ALARMS, alarms),
     ("docs/large-data.md", "result is written, and {label} nanoseconds for each of its labels", cost),
     ("docs/large-data.md", "A billion objects in 20 partitions took {times} times as long", cost),
     ("docs/large-data.md", "a label takes a byte at most ({byte} here", cost),

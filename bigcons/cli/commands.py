@@ -198,18 +198,13 @@ def run(
     reading = cli.taken(options, (*CHOSEN, *READING))
     given = {**options, "n_clusters": _n_clusters_of(method, n_clusters)}
     model = _model_of(method, given | ({} if min_size is None else {"min_size": min_size}))
-
-    def solve() -> None:
-        try:
-            model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
+    is_made = not overwrite and is_store(ensemble_path)
+    if is_made and is_store(consensus_path) and "appended" not in bc.Ensemble.open(ensemble_path).provenance:
+        try:  # to find the result, before features are read
+            model.fit(ensemble_path, out=consensus_path)
         except StoreExistsError as error:  # of another -k or method; --overwrite makes partitions anew, too
             told = f"{error} To keep it, use bigcons solve {quote(ensemble_path)} with another -o."
             raise StoreExistsError(told, path=consensus_path) from None
-
-    is_made = not overwrite and is_store(ensemble_path)
-    has_grown = is_made and "appended" in bc.Ensemble.open(ensemble_path).provenance  # which is told first
-    if is_solved := is_made and not has_grown and is_store(consensus_path):
-        solve()  # takes the result, or refuses it before features are read
     data = _open_features(features, reading, ensemble_path)
     checks = []
     if not is_made:
@@ -225,8 +220,7 @@ def run(
     generated = time.perf_counter()
     release_unused()
     with cli.telling_finished(consensus_path, "run", overwrite) as is_there:
-        if not is_solved:
-            solve()
+        model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
     solve_seconds = None if is_there else time.perf_counter() - generated
     followed: list[str] = []
     release_unused()
@@ -470,10 +464,11 @@ def _n_clusters_of(method: str, n_clusters: Any) -> Any:
 
 def _results_of(model: bc.ConsensusClusterer) -> dict[str, Any]:
     """Return the scalar results of a fit, and how the number of clusters was chosen."""
+    from bigcons.store.clusters import tree_in_words
     from bigcons.store.consensus import fit_results
 
-    choice = getattr(model, "n_clusters_choice_", None)
-    return fit_results(model) | ({} if choice is None else {"n_clusters_choice": str(choice)})
+    tree = getattr(model, "tree_", None)
+    return fit_results(model) | ({} if tree is None else {"n_clusters_choice": tree_in_words(tree)})
 
 
 def _ending(path: str, ensemble: str | None, name: str) -> tuple[str, str]:
@@ -586,6 +581,7 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     import numpy as np
 
     from bigcons.disk.commit import new_file, refuse_existing_file
+    from bigcons.store.clusters import tree_in_words
     from bigcons.store.ensemble import open_store
     from bigcons.store.store import export_blocks
 
@@ -616,7 +612,7 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     result = {"ensemble": store, "n_objects": cut.n_objects, "n_clusters": cut.choice.n_clusters,
               "is_clear": cut.choice.is_clear, "tree": cut.tree, "splits": top}  # fmt: skip
     lower = f"{len(rows) - len(top[:20]):,} lower splits; -o FILE.csv writes all."
-    emit(result, str(cut), *([table(top[:20])] if top else []), f"... and {lower}", *written)
+    emit(result, tree_in_words(cut), *([table(top[:20])] if top else []), f"... and {lower}", *written)
 
 
 @command(

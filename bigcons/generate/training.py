@@ -356,9 +356,9 @@ def measure(
     deviation = np.sqrt(moments.squares / np.maximum(moments.n, 1.0))
     kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
     gaps = np.flatnonzero((moments.n > 0) & (moments.n < n))
-    has_gaps = (moments.n < n).any() or any(code.may_miss for code in encoding.columns)
-    if features.table.text is None or not has_gaps:  # of text, cells are empty that are named as missing
-        warn_of_unseen(features.where, features.table.rule, features.seen, SuspiciousFeaturesWarning)
+    columns = encoding.columns
+    if columns[0].missing and (moments.n == n).all() and not any(code.may_miss for code in columns):
+        warn_of_unseen(features.where, features.table.rule, set(), SuspiciousFeaturesWarning)
     if len(kept) + len(gaps) == 0:
         n_columns = len(encoding.columns)
         raise InvalidInputError(

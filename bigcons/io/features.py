@@ -195,20 +195,15 @@ class FeatureEncoding:
             )
         return table
 
-    def numbers(
-        self, rows: Rows, dtype: np.dtype, where: str = "features", seen: set[Any] | None = None
-    ) -> np.ndarray:
-        """Return a block of a table as numbers ``(rows, width)`` of ``dtype``, NaN where one is missing.
-
-        What is named as missing and occurs is added to ``seen``.
-        """
+    def numbers(self, rows: Rows, dtype: np.dtype, where: str = "features") -> np.ndarray:
+        """Return a block of a table as numbers ``(rows, width)`` of ``dtype``, NaN where one is missing."""
         if isinstance(rows, np.ma.MaskedArray):
             rows = np.ma.filled(rows.astype(np.float64), np.nan)  # masked values are missing
         if not isinstance(rows, list) and self.is_plain:
             values = np.array(rows, dtype, order="C") if isinstance(rows, np.ndarray) else rows.astype(dtype)
             for c, code in enumerate(self.columns):
                 if code.missing:
-                    values[:, c] = without_missing(values[:, c], code, rows.dtype, seen)
+                    values[:, c] = without_missing(values[:, c], code, rows.dtype)
             return values
         columns = rows if isinstance(rows, list) else list(rows.T)
         values = np.empty((len(columns[0]), len(self.names)), dtype)
@@ -217,7 +212,7 @@ class FeatureEncoding:
                 codes = codes_of(column, code, where)
                 values[:, start : start + code.width] = codes[:, None] == np.arange(code.width)
             else:
-                values[:, start] = numbers_of(column, code, where, seen)
+                values[:, start] = numbers_of(column, code, where)
         return values
 
     def to_dict(self) -> dict[str, Any]:
@@ -322,10 +317,10 @@ def codes_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
     return np.array([*(places.get(text, -1) for text in texts), missing], np.int64)[rows]
 
 
-def numbers_of(column: Any, code: ColumnCode, where: str, seen: set[Any] | None = None) -> np.ndarray:
+def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
     """Return a column of numbers, or of dates in days, ``(rows,)`` float64, NaN where missing."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "buif" and code.kind == NUMBER:
-        return without_missing(column.astype(np.float64, copy=False), code, column.dtype, seen)
+        return without_missing(column.astype(np.float64, copy=False), code, column.dtype)
     column = as_arrow(column, code.name, where)
     kind = column.type
     if pa.types.is_null(kind) or (kind_of(kind) == CATEGORY and not any(texts_of(column, code.missing)[0])):
@@ -340,22 +335,17 @@ def numbers_of(column: Any, code: ColumnCode, where: str, seen: set[Any] | None 
         return np.asarray(days)
     numbers = np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
     is_single = pa.types.is_float32(kind)
-    return without_missing(numbers, code, np.dtype(np.float32 if is_single else np.float64), seen)
+    return without_missing(numbers, code, np.dtype(np.float32 if is_single else np.float64))
 
 
-def without_missing(
-    values: np.ndarray, code: ColumnCode, dtype: np.dtype, seen: set[Any] | None
-) -> np.ndarray:
+def without_missing(values: np.ndarray, code: ColumnCode, dtype: np.dtype) -> np.ndarray:
     """Return numbers with NaN where they are named as missing; ``dtype`` is that of the source."""
-    for text in code.missing:
-        if (number := loose_number(text)) is not None:
-            # as the source holds it
-            is_missing = values == (dtype.type(number) if dtype.kind == "f" else number)
-            if is_missing.any():
-                values = np.where(is_missing, values.dtype.type(np.nan), values)
-                if seen is not None:
-                    seen.add(text)
-    return values
+    if not code.missing:
+        return values
+    numbers = np.array([number for text in code.missing if (number := loose_number(text)) is not None])
+    if dtype.kind == "f":  # as the source holds them
+        numbers = numbers.astype(dtype)
+    return np.where(np.isin(values, numbers), values.dtype.type(np.nan), values)
 
 
 # Reading
@@ -458,8 +448,6 @@ class Features:
         What tells whether the files have changed that they are read from; None in memory.
     options
         How it was chosen and read, as far as that was given: parameters of `select`, as text.
-    seen
-        Of what is named as missing, what occurs in the rows that were read.
     """
 
     def __init__(
@@ -471,7 +459,6 @@ class Features:
         self.where: str = table.where
         self.ids: Ids | None = table.ids
         self.is_sparse: bool = table.is_sparse
-        self.seen: set[Any] = set()
         if encoding is None:
             codes = self._codes()
             if table.dtype is None:
@@ -531,10 +518,9 @@ class Features:
             for rows in table.batches(BLOCK_ROWS, columns=places):
                 for c, raw in zip(places, rows if isinstance(rows, list) else rows.T, strict=True):
                     column = as_arrow(raw, codes[c].name, self.where)
-                    texts, of_rows = texts_of(column, ())
+                    texts, of_rows = texts_of(column, codes[c].missing)
                     used = {texts[at] if at >= 0 else None for at in np.unique(of_rows).tolist()}
-                    self.seen |= used.intersection(codes[c].missing)
-                    words = {text for text in used if text is not None and text not in codes[c].missing}
+                    words = {text for text in used if text is not None}
                     if len(words) < len(used):
                         with_gaps.add(c)
                     if c not in table.categorical and not pa.types.is_dictionary(column.type):
@@ -643,8 +629,7 @@ class Features:
             yield from ((block, values.toarray()) for block, values in self._sparse_blocks(blocks))
             return
         batches = self.table.batches(self.chunk_rows, blocks[0].start, blocks[-1].stop)
-        of_rows = partial(self.encoding.numbers, dtype=self.dtype, where=self.where, seen=self.seen)
-        numbers = map(of_rows, batches)
+        numbers = map(partial(self.encoding.numbers, dtype=self.dtype, where=self.where), batches)
         for block, values in zip(blocks, rechunk(numbers, max(blocks[0].n_rows, 1)), strict=False):
             refused = np.isinf(values) if gaps else ~np.isfinite(values)
             if refused.any():

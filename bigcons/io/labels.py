@@ -58,7 +58,7 @@ class Encoding:
         """The label that each text is, None where it means missing."""
         self._words: Any = None
         self._code_of_word = self._code_of_number = self._order = np.empty(0, np.int64)
-        self.missing: set[Any] = {number for number in rule.numbers or () if number >= 1 << 63}
+        self.missing: set[Any] = set(filter((1 << 63).__le__, rule.numbers or ()))
         """Texts and numbers that occur, and are named as missing; those that no int64 holds unseen."""
         self._unusual: set[int] = set()
         """Numbers that are missing as negative ones are, but that seldom mean it."""
@@ -454,8 +454,9 @@ def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, li
 
     Warns of values named as missing that no partition has.
     """
-    seen: set[Any] = set().union(*(encoding.missing for encoding in encodings))
-    warn_of_unseen("labels", encodings[0].rule, seen, SuspiciousLabelsWarning)
+    if (rule := encodings[0].rule) != DEFAULT_RULE:
+        seen: set[Any] = set().union(*(encoding.missing for encoding in encodings))
+        warn_of_unseen("labels", rule, seen, SuspiciousLabelsWarning)
     n_clusters, n_labeled = np.empty((2, len(encodings)), np.int64)
     categories: list[np.ndarray | None] = []
     for u, encoding in enumerate(encodings):

@@ -10,11 +10,13 @@ import hashlib
 import logging
 import math
 import os
+import shutil
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -26,11 +28,12 @@ from sklearn.utils.validation import check_is_fitted
 from bigcons import errors
 from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
 from bigcons.disk.commit import is_store, refuse_existing, refuse_other
+from bigcons.disk.places import place_of
 from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError, warn_user
 from bigcons.io.columns import Column, Columns, Ids, select
 from bigcons.io.sources import is_parquet, origin, refuse_inputs
-from bigcons.memory import Block, RowSet, check_all
+from bigcons.memory import Block, RowSet, check_all, format_size
 from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_task, placed_by_features
 from bigcons.metrics import average_criterion
 from bigcons.progress import progress
@@ -218,7 +221,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 if finished.has_placing and self.places():
                     self.take_placing(finished, ensemble)
             else:
-                with self._chosen(ensemble, engine, seed):
+                with self._chosen(ensemble, engine, seed, output):
                     self._n_columns: Any = self.n_clusters
                     self._solve(ensemble, engine, seed, output)
         return self
@@ -259,7 +262,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             with (
                 suppress(LabelsNeededError),
                 open_engine(self.client) as engine,
-                self._chosen(ensemble, engine, 0),
+                self._chosen(ensemble, engine, 0, output),
             ):
                 self._solve(ensemble, engine, 0, output)
 
@@ -314,8 +317,10 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     # The choice of the number of clusters inside a fit, and what it tells of the structure of the labels
 
     @contextmanager
-    def _chosen(self, ensemble: Ensemble, engine: Engine, seed: int) -> Iterator[None]:
+    def _chosen(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> Iterator[None]:
         """Set ``n_clusters``, if it is "auto", to the number chosen, for a ``with`` block.
+
+        Warns of memberships that may not fit on the disk.
 
         The choice is ``n_clusters_choice_`` and ``tree_``; in the block ``_search`` has what it is made of.
         """
@@ -329,6 +334,16 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             self.tree_: ClusterTree = tree_of(found, ensemble.n_objects, getattr(self, "_trees", TREES))
             self.n_clusters = found.choice.n_clusters
         try:
+            if out is not None and self.info.soft:
+                parents = getattr(place_of(out.path), "path", Path()).parents  # none of a bucket
+                folder, n, K = next(filter(Path.is_dir, parents), None), ensemble.n_objects, self.n_clusters
+                if folder is not None and 4 * n * K > shutil.disk_usage(folder).free:
+                    warn_user(
+                        f"memberships of {n:,} objects in {K:,} clusters take {format_size(4 * n * K)}, more "
+                        f"than is free in {folder}, unless they compress, as those of clear clusters do; "
+                        "choose another place, or a method that is not soft (bigcons methods).",
+                        UserWarning,
+                    )
             yield
         finally:
             self.n_clusters, self._search = asked, None

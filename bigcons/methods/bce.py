@@ -485,12 +485,11 @@ class GibbsBCE(ConsensusClusterer):
         plan = MemoryPlan(held=12 * n * K, per_block=chain, per_result=4 * n * K)
         plan.check("GibbsBCE", engine, ensemble, self.memory, remedy, most=DEFAULT_DATA_BYTES)
         survey = take_survey(ensemble, engine, seed, 0)
-        n_labels = int(ensemble.n_labeled.sum())
         cells = (n - survey.unlabeled.size) * K, ensemble.n_base_clusters * K
-        priors = zip((self.alpha, self.omega), cells, strict=True)
-        alpha, omega = (
-            auto_prior(n_labels, size) if prior == "auto" else float(prior) for prior, size in priors
-        )
+        # "auto" counts a quarter as much as labels spread over so many cells, or 1
+        autos = (min(1.0, int(ensemble.n_labeled.sum()) / (4.0 * size)) for size in cells)
+        given = zip((self.alpha, self.omega), autos, strict=True)
+        alpha, omega = (auto if prior == "auto" else float(prior) for prior, auto in given)
         steps = self.burn_in, self.n_samples
         sampler = Sampler(K, *steps, alpha, omega, self.init, seed)
 
@@ -515,11 +514,6 @@ class GibbsBCE(ConsensusClusterer):
         sweeps = [float(number) for number in range(1, len(log_likelihoods) + 1)]
         self.history_: dict[str, list[Any]] = {"sweep": sweeps, "objective": log_likelihoods}
         self._publish(ensemble, memberships, survey.unlabeled, out)
-
-
-def auto_prior(n_labels: int, n_cells: int) -> float:
-    """Return the prior that counts a quarter as much as labels spread over so many cells, or 1."""
-    return min(1.0, n_labels / (4.0 * n_cells))
 
 
 class Sampler(NamedTuple):

@@ -133,11 +133,10 @@ def content_of(
     """
     content = _read(source, names, known=known, may_be_empty=may_be_empty, budget=budget)
     header = content.header._replace(provenance=provenance, generator=generator)
-    if chunk_rows is None:
-        header = header._replace(chunk_rows=default_rows(header))
-        check_chunk_rows(header, budget)
-        return content._replace(header=header)
-    return content._replace(header=header._replace(chunk_rows=check_int("chunk_rows", chunk_rows)))
+    given = None if chunk_rows is None else check_int("chunk_rows", chunk_rows)
+    header = header._replace(chunk_rows=given or default_rows(header))
+    check_chunk_rows(header, budget if given is None else None)
+    return content._replace(header=header)
 
 
 def check_chunk_rows(header: Header, budget: DataBudget | None) -> None:
@@ -211,14 +210,11 @@ def default_rows(header: Header) -> int:
 
 Read = Callable[[int, int], np.ndarray]
 """Returns rows of an ensemble."""
+Budget = DataBudget | None
 
 
 def with_objects(
-    source: Source | SoftSources,
-    header: Header,
-    categories: Categories,
-    read: Read,
-    budget: DataBudget | None,
+    source: Source | SoftSources, header: Header, categories: Categories, read: Read, budget: Budget
 ) -> Content:
     """Return an ensemble, of which ``read`` returns rows, with more objects; new labels come last."""
     if isinstance(source, SoftSources):
@@ -259,7 +255,7 @@ def with_partitions(
     header: Header,
     categories: Categories,
     read: Read,
-    budget: DataBudget | None,
+    budget: Budget,
 ) -> Content:
     """Return an ensemble, of which ``read`` returns rows, with more partitions."""
     if names is None and isinstance(source, Source) and _generic(source.names):
@@ -269,8 +265,7 @@ def with_partitions(
         rows = rows_of_ids(header.ids, source.ids, source.where)
     elif header.ids is None:
         refuse_other_rows("labels", source.ids, "the ensemble", range(header.n_objects))
-    how: dict[str, Any] = {"beside": header.names, "ids": header.ids, "budget": budget}
-    more, new_categories, blocks = _read(source, names, **how)
+    more, new_categories, blocks = _read(source, names, beside=header.names, ids=header.ids, budget=budget)
     if rows is not None and budget is not None:
         held = 3 * more.n_objects * more.dtype.itemsize * more.n_columns + rows.nbytes
         budget.check(held, "the process and the labels to join by ids", "append fewer partitions at a time")

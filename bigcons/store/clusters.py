@@ -78,7 +78,7 @@ class NClustersChoice:
         at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
         return {name: float(values[at]) for name, values in self.table.items()}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         agreement, words = self.row(self.n_clusters)["agreement"], [count_in_words(self.n_clusters)]
         if not self.is_clear:
             words.append("no number stands out")
@@ -86,10 +86,7 @@ class NClustersChoice:
             words.append(f"agreement of halves {agreement:.2f}")
         if self.runner_up is not None:
             words.append(f"next best {self.runner_up}")
-        return "; ".join(words)
-
-    def __repr__(self) -> str:
-        return f"NClustersChoice({self})"
+        return f"NClustersChoice({'; '.join(words)})"
 
 
 def tree_in_words(tree: ClusterTree) -> str:
@@ -374,12 +371,9 @@ class ClusterTree:
         """Whether the sample has not all objects with labels, so that ``objects`` are estimates."""
         return bool(round(self.objects.sum()) > self.sizes.sum())
 
-    def __str__(self) -> str:
-        of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
-        return f"{tree_in_words(self)}; {of}"
-
     def __repr__(self) -> str:
-        return f"ClusterTree({self})"
+        of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
+        return f"ClusterTree({tree_in_words(self)}; {of})"
 
     def parts(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return facts and arrays to store, of which `of_parts` makes the tree again, without its placer."""

@@ -386,10 +386,11 @@ class ConsensusWriter:
     def describe(
         self, *, history: Any = None, parameters: Any = None, results: Any = None, provenance: Any = None
     ) -> None:
-        """Set mappings that describe the solve in the head; values that JSON cannot represent become text."""
+        """Set mappings that describe the solve in the head; what JSON has not becomes None, or text."""
         lists = None if history is None else {name: list(values) for name, values in history.items()}
         given = {"history": lists, "parameters": parameters, "results": results, "provenance": provenance}
-        self.body |= {name: _as_json(values) for name, values in given.items() if values is not None}
+        text = json.dumps({name: of for name, of in given.items() if of is not None}, default=_plain)
+        self.body |= json.loads(text, parse_constant=lambda _: None)
 
 
 def fit_results(model: Any) -> dict[str, Any]:
@@ -429,11 +430,6 @@ def clusters_in_words(n_clusters: Any, n_tiny_clusters: Any, most: int) -> str:
     if isinstance(n_tiny_clusters, int) and n_tiny_clusters:
         words += f", {n_tiny_clusters:,} of them tiny (less than a tenth of the mean size)"
     return words
-
-
-def _as_json(value: Any) -> Any:
-    """Return ``value`` as JSON values: NaN and infinity become None, other objects their repr."""
-    return json.loads(json.dumps(value, default=_plain), parse_constant=lambda _: None)
 
 
 def _plain(value: Any) -> Any:

@@ -582,8 +582,7 @@ class Ensemble(Objects):
         place = self._labels.place
         with commit.new_store(place, overwrite=True, kind=KIND) as folder:
             self._labels.check_unchanged()
-            budget = beside_processes(memory)
-            grown = grow(self._header, self.categories, self.read, budget)
+            grown = grow(self._header, self.categories, self.read, budget := beside_processes(memory))
             building.check_chunk_rows(grown.header, budget)
             write_ensemble(folder, grown, is_parquet=self._labels.is_parquet)
         stored = StoredRows(place)

@@ -181,18 +181,9 @@ ROWS = np.column_stack([np.arange(60) % 5, np.arange(60) % 3])
 @pytest.mark.parametrize(
     ("labels", "odd"),
     [
-        (np.uint8, [254]),
-        (np.uint16, [65533, 65534]),
-        (str, ["255"]),
-        (float, [99]),
-        (int, [2**31 - 1]),
-        (str, ["noise"]),
-        (str, ["Total 2020", "\u22121"]),
-        (int, []),
-        (str, []),
-        (np.uint8, [7]),
-        (str, ["0,1", "1_1"]),
-        (str, ["B", "T", "NK", "DC", "M"]),
+        *((np.uint8, [254]), (np.uint16, [65533, 65534]), (str, ["255"]), (float, [99]), (int, [2**31 - 1])),
+        *((str, ["noise"]), (str, ["Total 2020", "\u22121"]), (int, []), (str, []), (np.uint8, [7])),
+        *((str, ["0,1", "1_1"]), (str, ["B", "T", "NK", "DC", "M"])),
     ],
 )
 @pytest.mark.filterwarnings("ignore::FutureWarning")

@@ -82,16 +82,10 @@ def test_output__that_is_contains_or_lies_within_an_input_is_refused(source, out
 @pytest.mark.parametrize(
     ("source", "out"),
     [
-        ("lab", "lab2/out.zarr"),
-        ("lab/a.parquet", "lab/out.parquet"),
-        ("lab/*.csv", "lab/out.parquet"),
-        ("*.parquet", "lab/out.parquet"),
-        ("lab/**/*.csv", "lab/x/out.parquet"),
-        (np.zeros((2, 2)), "lab/out.zarr"),
-        (["a", "b"], "lab/out.zarr"),
-        ("lab", None),
-        ("s3://b/lab", "lab/out.zarr"),
-        ("s3://b/lab", "s3://c/lab/out.zarr"),
+        *(("lab", "lab2/out.zarr"), ("lab/a.parquet", "lab/out.parquet"), ("lab/*.csv", "lab/out.parquet")),
+        *(("*.parquet", "lab/out.parquet"), ("lab/**/*.csv", "lab/x/out.parquet"), ("lab", None)),
+        *((np.zeros((2, 2)), "lab/out.zarr"), (["a", "b"], "lab/out.zarr")),
+        *(("s3://b/lab", "lab/out.zarr"), ("s3://b/lab", "s3://c/lab/out.zarr")),
     ],
     ids=str,
 )
