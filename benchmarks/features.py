@@ -17,6 +17,7 @@ landmarks            bigcons: spectral clusterings on landmarks alone, and a con
 halves               bigcons: 100 k-means of halves with 2 to 10 clusters, and a consensus
 default, hbgf        bigcons: the default ensemble, and HBGF, which needs a number
 default, trees       bigcons: the default, but no k-means in the embedding of the labels beside the trees
+default, any sizes   bigcons: the default, but the tree of average link is cut into clusters of any sizes
 ===================  =====================================================================================
 
 Objects outside of the sample of 2,000 get the cluster of the nearest sampled object, and noise that of the
@@ -202,12 +203,19 @@ def by_trees(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
         return BIGCONS[DEFAULT](x, n_clusters, seed)
 
 
+def of_any_sizes(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
+    """Return the default without the least share of a cluster of average link where a number is given."""
+    with patch("bigcons.trust.groups.LEAST_SHARE", 1e-9):
+        return BIGCONS[DEFAULT](x, n_clusters, seed)
+
+
 BIGCONS: dict[str, Contender] = {
     "default": by_consensus(bc.generate.mixed, {}),
     "landmarks": by_consensus(bc.generate.landmarks, {}),
     "halves": by_consensus(bc.generate.kmeans, {}),
     "default, hbgf": hbgf,
     "default, trees": by_trees,
+    "default, any sizes": of_any_sizes,
 }
 DEFAULT, BASE = "default", "k-means"
 
@@ -220,7 +228,7 @@ GIVEN: dict[str, Contender] = {
     "HDBSCAN": hdbscan,
 } | BIGCONS
 FREE: dict[str, Contender] = {BASE: kmeans_silhouette, "Leiden": leiden, "HDBSCAN": hdbscan}
-FREE |= {name: solve for name, solve in BIGCONS.items() if solve not in (hbgf, by_trees)}
+FREE |= {name: solve for name, solve in BIGCONS.items() if solve not in (hbgf, by_trees, of_any_sizes)}
 """Contenders that are given the number of classes, and that are not."""
 
 NEEDS = {"Leiden": "leidenalg"}

@@ -1,9 +1,10 @@
 """What is every part of the consensus tree worth? Variants of it on the ensembles of accuracy.py.
 
 The data sets, pools and kinds of ensembles are those of `accuracy.py`; the number of classes is given. The
-default replaces clusters that win no object; a variant does not, and each other one changes one thing more of
-that: the tree, the criterion by which one of two cuts is taken, the reliabilities of base clusters, the
-groups and their number, or how often objects are placed.
+default replaces clusters that win no object, and makes clusters by k-means in the embedding, too; a variant
+does neither, and each other one changes one thing more of that: the sizes of clusters, the tree, the
+criterion by which one of two cuts is taken, the reliabilities of base clusters, the groups and their number,
+or how often objects are placed.
 
 Results are appended to ``--out``, and an interrupted run resumes. ``--write`` makes
 results/tree_ablation.md of them, the table of docs/methods.md. ``--ensembles`` keeps the ensembles.
@@ -12,7 +13,7 @@ results/tree_ablation.md of them, the table of docs/methods.md. ``--ensembles`` 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ from bigcons.trust.groups import (
     DISTINCTNESS,
     FEWEST_OBJECTS,
     GROUPS_PER_CLUSTER,
+    LEAST_SHARE,
+    TREES,
+    Cut,
+    Groups,
     Sample,
     merge_groups,
     most_probable,
@@ -50,15 +55,18 @@ COLUMNS = {
 }
 DEFAULT, ONCE = "the default", "once"
 VARIANTS = {
-    DEFAULT: "the default: both trees or the embedding, objects of the sample moved, all placed",
-    ONCE: "cut once: clusters that win no object are not replaced. As this, but:",
-    "trees": "both trees only",
+    DEFAULT: "the default: both trees or k-means in the embedding, objects of the sample moved, all placed",
+    ONCE: "both trees only, cut once: clusters that win no object are not replaced. As this, but:",
+    "embedding": "or k-means in the embedding",
+    "share 0.0": "clusters of average link of any sizes",
+    "share 0.2": "of at least 0.2 of their mean size, not 0.35",
+    "share 0.5": "of at least 0.5",
     "average": "average link only",
     "distinctness": "distinctness only",
-    "by anmi": "both, the cut of larger ANMI",
-    "by distinctness": "both, the cut of larger distinctness",
-    "by classes": "both, the better cut by the classes (not attainable)",
-    "unweighted": "both, average link without reliabilities",
+    "by anmi": "the cut of larger ANMI",
+    "by distinctness": "the cut of larger distinctness",
+    "by classes": "the better cut by the classes, not attainable",
+    "unweighted": "average link without reliabilities",
     "lone": "lone objects may be clusters",
     "spectrum": "groups as the spectrum has them",
     "no errors": "groups of objects none of which errs more than others",
@@ -99,22 +107,24 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     sample = labels[rows]
     grouped = Sample(sample, offsets)
     groups = grouped.groups(n_groups_for(K))
-    trees = groups.cut(K, FEWEST_OBJECTS)
-    single = {tree: groups.cut(K, FEWEST_OBJECTS, (tree,)) for tree in groups.trees}
+
+    def cut(groups: Groups = groups, trees: Sequence[str] = TREES, share: float = LEAST_SHARE) -> Cut:
+        return groups.cut(K, FEWEST_OBJECTS, trees, share)
+
+    single = {tree: cut(trees=(tree,)) for tree in TREES}
     unweighted, _ = merge_groups(groups.table, offsets, groups.counts, np.ones(offsets[-1]))
     cuts = {
-        ONCE: max(trees, grouped.divided(K) or trees, key=attrgetter("merit")),
-        "trees": trees,
-        "average": single[AVERAGE],
-        "distinctness": single[DISTINCTNESS],
+        ONCE: cut(),
+        "embedding": max(cut(), grouped.divided(K) or cut(), key=attrgetter("merit")),
+        **{f"share {share}": cut(share=share) for share in (0.0, 0.2, 0.5)},
+        AVERAGE: single[AVERAGE],
+        DISTINCTNESS: single[DISTINCTNESS],
         "by anmi": max(single.values(), key=lambda cut: cut.anmi),
         "by distinctness": max(single.values(), key=lambda cut: cut.distinctness),
         "by classes": max(single.values(), key=lambda cut: adjusted_rand(classes[rows], cut.of_objects)),
-        "unweighted": groups._replace(trees=unweighted).cut(K, FEWEST_OBJECTS),
+        "unweighted": cut(groups._replace(trees=unweighted)),
+        "lone": groups.cut(K, 0, share=LEAST_SHARE),
     }
-    with patch("bigcons.trust.groups.FEWEST_OBJECTS", 0):
-        lone = groups.cut(K, 0)
-        cuts["lone"] = max(lone, grouped.divided(K) or lone, key=attrgetter("merit"))
 
     def moved(clusters: np.ndarray) -> np.ndarray:
         return most_probable(sample, offsets, groups.counts, clusters, left_out=True)
@@ -128,10 +138,10 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     for variant, (what, other) in placing.items():
         with patch(f"bigcons.trust.groups.{what}", other):
             groups = Sample(sample, offsets).groups(n_groups_for(K))
-            found[variant] = moved(groups.cut(K, FEWEST_OBJECTS).of_objects)
+            found[variant] = moved(cut(groups).of_objects)
     for n_groups in (30, 100, 200):
         groups = Sample(sample, offsets).groups(max(n_groups, GROUPS_PER_CLUSTER * K))
-        found[f"{n_groups} groups"] = moved(groups.cut(K, FEWEST_OBJECTS).of_objects)
+        found[f"{n_groups} groups"] = moved(cut(groups).of_objects)
     incidence, is_labeled = incidence_of(labels, offsets), (labels >= 0).any(axis=1)
 
     def place(clusters: np.ndarray) -> np.ndarray:

@@ -18,10 +18,11 @@ Pieces of one cluster are separated by many partitions, too, but each cuts it in
 not matter.
 
 Which tree is right differs from ensemble to ensemble, and where classes overlap, spherical k-means of the
-objects in the K leading vectors of the embedding is often better than either. Both trees are cut at K, and of
-the three that is taken which has the largest product of its mean normalized mutual information with the
-partitions (Strehl and Ghosh 2002) and the mean distinctness of clusters, over the pairs of objects in
-different ones.
+objects in the K leading vectors of the embedding is often better than either. Both trees are cut at K, that
+of average link, which takes off outliers before it divides classes, into clusters of a least share of the
+objects (`LEAST_SHARE`). Of the three that is taken which has the largest product of its mean normalized
+mutual information with the partitions (Strehl and Ghosh 2002) and the mean distinctness of clusters, over the
+pairs of objects in different ones.
 
 *Reliability*: a base cluster whose objects the other partitions put together, too, is to be relied on; one
 that they scatter is not. The uncertainty of base cluster b is the entropy of the labels of its objects,
@@ -94,6 +95,10 @@ FEWEST_OBJECTS = 2
 more than ten objects a cluster is an outlier, which most partitions may set apart, rather than a cluster.
 `benchmarks/tree_ablation.py` has what is without it."""
 
+LEAST_SHARE = 0.35
+"""Of the mean size of clusters, what the smallest has at least where average link is cut into a given number:
+`benchmarks/tree_ablation.py` has other shares, and `benchmarks/features.py` what is without."""
+
 THETA = 0.4
 """Of the reliability of base clusters, as published."""
 
@@ -129,7 +134,7 @@ class Tree(NamedTuple):
             clusters[clusters == other] = first[node]
         return np.unique(clusters, return_inverse=True)[1]
 
-    def cut_large(self, n_clusters: int, sizes: np.ndarray, least: int) -> np.ndarray:
+    def cut_large(self, n_clusters: int, sizes: np.ndarray, least: float) -> np.ndarray:
         """Return the clusters (G,) where ``n_clusters`` have at least so many objects of groups' ``sizes``.
 
         Where a tree never has as many of these, it is cut at ``n_clusters``.
@@ -189,23 +194,32 @@ class Groups(NamedTuple):
     distinct: np.ndarray
     """(G, G) distinctness of any two groups, NaN where no partition labels both; the diagonal is infinite."""
 
-    def cut(self, n_clusters: int, least: int = 0, trees: Sequence[str] = TREES) -> Cut:
+    def cut(self, n_clusters: int, least: int = 0, trees: Sequence[str] = TREES, share: float = 0.0) -> Cut:
         """Return the best cut of ``trees`` into ``n_clusters``, that of average link if equal.
 
-        With ``least``, into so many clusters of at least so many objects, where a tree has them; what is in
-        smaller ones is in no cluster. The mutual information is normalized by the geometric mean of the
+        With ``least``, into so many clusters of at least so many objects, where a tree has them, of average
+        link also of at least a ``share`` of their mean number; what is in smaller ones is in no cluster, but
+        counts in its most probable one. The mutual information is normalized by the geometric mean of the
         entropies, and 0 of a partition of one cluster, or of objects of one.
         """
-        cuts = []
+        cuts, by_column = [], np.repeat(self.counts, np.diff(self.offsets))[:, None]
         for name in trees:
-            clusters = self.trees[name].cut_large(n_clusters, self.sizes, least)
-            is_large = np.bincount(clusters, self.sizes) >= least
+            fewest = share * self.sizes.sum() / n_clusters if name == AVERAGE else 0.0
+            fewest = max(fewest, least)
+            clusters = self.trees[name].cut_large(n_clusters, self.sizes, fewest)
+            is_large = np.bincount(clusters, self.sizes) >= fewest
             if np.count_nonzero(is_large) >= n_clusters:
                 clusters = np.where(is_large, is_large.cumsum() - 1, -1)[clusters]
-            K, kept = int(clusters.max()) + 1, clusters >= 0
-            table = np.zeros((K, self.table.shape[1]))
-            np.add.at(table, clusters[kept], self.table[kept])
-            of_cluster = np.bincount(clusters[kept], self.sizes[kept], K)
+            K, joined, inside = int(clusters.max()) + 1, clusters.copy(), clusters >= 0
+            while True:
+                table = np.zeros((K, self.table.shape[1]))
+                np.add.at(table, joined[inside], self.table[inside])
+                of_cluster = np.bincount(joined[inside], self.sizes[inside], K)
+                if inside.all():
+                    break
+                rates = log_rates(table, of_cluster, self.offsets)[0] * by_column
+                joined[~inside] = (self.table[~inside] @ rates).round(9).argmax(axis=1)
+                inside[:] = True
             judged = quality(table, of_cluster, self.offsets, self.counts)
             cuts.append(Cut(clusters, name, *judged, np.append(clusters, -1)[self.groups]))
         return max(cuts, key=attrgetter("merit"))
@@ -479,7 +493,7 @@ def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) 
     n_at_once = B if B <= MOST_FOR_DENSE else AT_ONCE
     n_overlaps = B * B if B <= MOST_FOR_DENSE else min(AT_ONCE * B, incidence * seen)
     overlaps = 64 * int(n_overlaps) + 48 * n_at_once * M
-    spectrum = 32 * min(r, B) ** 2 + 160 * r * g if by_spectrum(r, B, g) else 32 * r * g
+    spectrum = max(32 * min(r, B) ** 2, 80 * r * g) + 8 * r * g if by_spectrum(r, B, g) else 32 * r * g
     groups = 64 * g * B + 88 * g * g + 16 * n_clusters * B
     return 96 * incidence + 9 * r * M + max(overlaps, spectrum, groups)
 
