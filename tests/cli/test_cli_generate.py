@@ -237,7 +237,7 @@ def test_run__generates_and_solves_and_finds_its_results(run, tmp_path):
     assert run(f"{RUN} --random-state 1 --overwrite -m mixture").exit_code == 0
     result = run("run separate.npy -k auto -o auto --n-partitions 16 --json")
     choice = json.loads(result.stdout)["consensus"]["n_clusters_choice"]
-    (chosen,) = re.findall(r"^(\d+) clusters; ", choice)
+    (chosen,) = re.findall(r"^(\d+) clusters, support ", choice)
     assert int(chosen) == len(np.unique(Consensus.open("auto/consensus.zarr").labels)) in (3, 4)
 
 
