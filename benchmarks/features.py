@@ -205,7 +205,7 @@ def by_trees(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
 
 def of_any_sizes(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
     """Return the default without the least share of a cluster of average link where a number is given."""
-    with patch("bigcons.trust.groups.LEAST_SHARE", 1e-9):
+    with patch("bigcons.trust.groups.LEAST_SHARE", 0.0):
         return BIGCONS[DEFAULT](x, n_clusters, seed)
 
 

@@ -81,6 +81,7 @@ def arff_table(name: str) -> pd.DataFrame:
 
 
 def arff(name: str, _most: int) -> Raw:
+    """Return the features of a set of mixed columns as numbers, and its classes."""
     found = arff_table(name)
     return numbers_of(found.iloc[:, :-1]), found.iloc[:, -1].to_numpy()
 

@@ -169,21 +169,21 @@ class ConsensusTree(ConsensusClusterer):
     sample is of all base clusters alike, so that it has objects of small clusters, too. Two trees merge the
     groups: by average link of the locally weighted co-association, and by distinctness, how cleanly the
     partitions that separate two clusters do so. Both are cut, that of average link into clusters of at least
-    .35 of their mean size, spherical k-means of the embedding makes as many clusters, and what has the
-    largest product of mean normalized mutual information with the partitions and mean distinctness is taken:
-    see `bigcons.trust.groups`. A lone object of the sample, if tiny, is no cluster where a tree has as many
-    others; where some clusters win no object of the sample, more are cut. Structure is judged in the groups
-    that are cut; "auto" cuts those in which the number was found, by the better tree, which is ``tree_``.
-    Clusters of fewer than 5 objects each are not judged, and of some thousand objects refused: `EACAverage`
-    finds a third as many as there are objects in time linear in these, if base clusters are as small. Where a
-    sample has fewer than 4 labels for each of many base clusters, groups are of all objects, three for each
-    cluster, in the spectral embedding of `HBGF`, which takes up to 14 passes. Objects of the sample move to
-    their most probable cluster by their labels, some of which may be errors. All objects are then placed by
-    naive Bayes, by the table of these clusters and once more by the table of all objects. Memberships are the
-    probabilities of that placement, an object itself left out, tempered by the share of partitions that would
-    be as uncertain were they independent (`bigcons.metrics.trust`). Labels are read three times, for the
-    sample, the table, and the results with all of ``trust_``, in O(n M K) time; O(B K) memory and some
-    hundred MB for the sample.
+    .35 of their mean size, if it has as many, spherical k-means of the embedding makes as many clusters, and
+    what has the largest product of mean normalized mutual information with the partitions and mean
+    distinctness is taken: see `bigcons.trust.groups`. A lone object of the sample, if tiny, is no cluster
+    where the tree of distinctness has as many others; where some clusters win no object of the sample, more
+    are cut. Structure is judged in the groups that are cut; "auto" cuts those in which the number was found,
+    by the better tree, which is ``tree_``. Clusters of fewer than 5 objects each are not judged, and of some
+    thousand objects refused: `EACAverage` finds a third as many as there are objects in time linear in these,
+    if base clusters are as small. Where a sample has fewer than 4 labels for each of many base clusters,
+    groups are of all objects, three for each cluster, in the spectral embedding of `HBGF`, which takes up to
+    14 passes. Objects of the sample move to their most probable cluster by their labels, some of which may be
+    errors. All objects are then placed by naive Bayes, by the table of these clusters and once more by the
+    table of all objects. Memberships are the probabilities of that placement, an object itself left out,
+    tempered by the share of partitions that would be as uncertain were they independent
+    (`bigcons.metrics.trust`). Labels are read three times, for the sample, the table, and the results with
+    all of ``trust_``, in O(n M K) time; O(B K) memory and some hundred MB for the sample.
 
     References
     ----------
@@ -288,14 +288,15 @@ class ConsensusTree(ConsensusClusterer):
         labeled, n = (sample.labels, sample.offsets, sample.counts), run.data.n_objects
         min_size = (self.min_size or 0) * len(sample.given) / n
         least = max(grouping.fewest_objects(len(sample.given), K), math.ceil(min_size))
-        share = grouping.LEAST_SHARE if self._is_local and not is_chosen else 0.0
+        is_given = self._is_local and not is_chosen
+        share = grouping.LEAST_SHARE if is_given else 0.0
         if is_chosen:
             least = least_objects(groups.sizes)
         most_cut = K if is_chosen and min_size else max(min(2 * K, len(groups.sizes)), K)
         is_whole, most = len(sample.given) == n, 0
         for n_cut in range(K, most_cut + 1):
             cut = groups.cut(n_cut, least, self._trees, share)
-            if share and (divided := sample.divided(n_cut)) is not None:
+            if is_given and (divided := sample.divided(n_cut)) is not None:
                 cut = max(cut, divided, key=attrgetter("merit"))
             # a tree merges groups of objects that err with each other, or all with one of the clusters
             clusters = grouping.most_probable(*labeled, cut.of_objects, left_out=True)

@@ -96,8 +96,8 @@ more than ten objects a cluster is an outlier, which most partitions may set apa
 `benchmarks/tree_ablation.py` has what is without it."""
 
 LEAST_SHARE = 0.35
-"""Of the mean size of clusters, what the smallest has at least where average link is cut into a given number:
-`benchmarks/tree_ablation.py` has other shares, and `benchmarks/features.py` what is without."""
+"""Of the mean size of clusters, what the smallest has at least where average link is cut into a given number
+and has as many: `benchmarks/tree_ablation.py` has other shares, `benchmarks/features.py` what is without."""
 
 THETA = 0.4
 """Of the reliability of base clusters, as published."""
@@ -197,30 +197,29 @@ class Groups(NamedTuple):
     def cut(self, n_clusters: int, least: int = 0, trees: Sequence[str] = TREES, share: float = 0.0) -> Cut:
         """Return the best cut of ``trees`` into ``n_clusters``, that of average link if equal.
 
-        With ``least``, into so many clusters of at least so many objects, where a tree has them, of average
-        link also of at least a ``share`` of their mean number; what is in smaller ones is in no cluster, but
-        counts in its most probable one. The mutual information is normalized by the geometric mean of the
-        entropies, and 0 of a partition of one cluster, or of objects of one.
+        With ``least``, into so many clusters of at least so many objects, of average link also of at least a
+        ``share`` of their mean number; of any, where a tree never has as many of these. What is in smaller
+        ones is in no cluster, but counts in its most probable one. The mutual information is normalized by
+        the geometric mean of the entropies, and 0 of a partition of one cluster, or of objects of one.
         """
-        cuts, by_column = [], np.repeat(self.counts, np.diff(self.offsets))[:, None]
+        cuts = []
         for name in trees:
-            fewest = share * self.sizes.sum() / n_clusters if name == AVERAGE else 0.0
-            fewest = max(fewest, least)
+            fewest = max(least, share * self.sizes.sum() / n_clusters if name == AVERAGE else 0.0)
             clusters = self.trees[name].cut_large(n_clusters, self.sizes, fewest)
             is_large = np.bincount(clusters, self.sizes) >= fewest
             if np.count_nonzero(is_large) >= n_clusters:
                 clusters = np.where(is_large, is_large.cumsum() - 1, -1)[clusters]
-            K, joined, inside = int(clusters.max()) + 1, clusters.copy(), clusters >= 0
-            while True:
-                table = np.zeros((K, self.table.shape[1]))
-                np.add.at(table, joined[inside], self.table[inside])
-                of_cluster = np.bincount(joined[inside], self.sizes[inside], K)
-                if inside.all():
-                    break
-                rates = log_rates(table, of_cluster, self.offsets)[0] * by_column
-                joined[~inside] = (self.table[~inside] @ rates).round(9).argmax(axis=1)
-                inside[:] = True
-            judged = quality(table, of_cluster, self.offsets, self.counts)
+            K, outside = int(clusters.max()) + 1, clusters < 0
+            table, sizes = np.zeros((K + 1, self.table.shape[1])), np.zeros(K + 1)
+            for sums, of_groups in ((table, self.table), (sizes, self.sizes)):
+                np.add.at(sums, clusters, of_groups)  # the last of those in no cluster
+            if outside.any():
+                rates = log_rates(table[:K], sizes[:K], self.offsets)[0]
+                rates *= np.repeat(self.counts, np.diff(self.offsets))[:, None]
+                nearest = (self.table[outside] @ rates).round(9).argmax(axis=1)
+                np.add.at(table, nearest, self.table[outside])
+                np.add.at(sizes, nearest, self.sizes[outside])
+            judged = quality(table[:K], sizes[:K], self.offsets, self.counts)
             cuts.append(Cut(clusters, name, *judged, np.append(clusters, -1)[self.groups]))
         return max(cuts, key=attrgetter("merit"))
 
