@@ -16,6 +16,7 @@ default              bigcons: its default ensemble of the features, and a consen
 landmarks            bigcons: spectral clusterings on landmarks alone, and a consensus
 halves               bigcons: 100 k-means of halves with 2 to 10 clusters, and a consensus
 default, hbgf        bigcons: the default ensemble, and HBGF, which needs a number
+default, to 30       bigcons: the default, but partitions have up to 20 and 30 clusters, whatever K
 default, trees       bigcons: the default, but no k-means in the embedding of the labels beside the trees
 default, any sizes   bigcons: the default, but the tree of average link is cut into clusters of any sizes
 ===================  =====================================================================================
@@ -51,6 +52,7 @@ from accuracy_report import read_rows
 from features_data import CHOOSING, REAL, REPORTING, SHAPES, Labeled, at_hand
 
 import bigcons as bc
+from bigcons.generate.training import range_for
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.run.engine import one_thread
 from bigcons.seeding import generator
@@ -181,11 +183,18 @@ def hdbscan(x: np.ndarray, _n_clusters: int | None, _seed: int) -> np.ndarray:
     return labels[clustered][nearest(x[clustered], x)]
 
 
-def by_consensus(make: Callable[..., Any], options: Mapping[str, Any]) -> Contender:
+def by_default(x: np.ndarray, n_clusters: int | None, seed: int, **method: str) -> np.ndarray:
+    """Return the consensus of the default ensemble, by the default method or another."""
+    options = {"standardize": False, "random_state": seed, "n_clusters": range_for(n_clusters)}
+    ensemble = bc.generate.mixed(x, **options)
+    return np.asarray(bc.consensus(ensemble, n_clusters or "auto", random_state=seed, **method).labels_)
+
+
+def by_consensus(make: Callable[..., Any]) -> Contender:
     """Return the consensus of bigcons of the ensemble that a function makes of the features."""
 
     def solve(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
-        ensemble = make(x, standardize=False, random_state=seed, **options)
+        ensemble = make(x, standardize=False, random_state=seed)
         return np.asarray(bc.consensus(ensemble, n_clusters or "auto", random_state=seed).labels_)
 
     return solve
@@ -193,8 +202,7 @@ def by_consensus(make: Callable[..., Any], options: Mapping[str, Any]) -> Conten
 
 def hbgf(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
     """Return the bipartite graph's clusters of the default ensemble; HBGF needs a number."""
-    ensemble = bc.generate.mixed(x, standardize=False, random_state=seed)
-    return np.asarray(bc.consensus(ensemble, n_clusters, "hbgf", random_state=seed).labels_)
+    return by_default(x, n_clusters, seed, method="hbgf")
 
 
 def by_trees(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
@@ -210,10 +218,11 @@ def of_any_sizes(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray
 
 
 BIGCONS: dict[str, Contender] = {
-    "default": by_consensus(bc.generate.mixed, {}),
-    "landmarks": by_consensus(bc.generate.landmarks, {}),
-    "halves": by_consensus(bc.generate.kmeans, {}),
+    "default": by_default,
+    "landmarks": by_consensus(bc.generate.landmarks),
+    "halves": by_consensus(bc.generate.kmeans),
     "default, hbgf": hbgf,
+    "default, to 30": by_consensus(bc.generate.mixed),
     "default, trees": by_trees,
     "default, any sizes": of_any_sizes,
 }
@@ -228,7 +237,7 @@ GIVEN: dict[str, Contender] = {
     "HDBSCAN": hdbscan,
 } | BIGCONS
 FREE: dict[str, Contender] = {BASE: kmeans_silhouette, "Leiden": leiden, "HDBSCAN": hdbscan}
-FREE |= {name: solve for name, solve in BIGCONS.items() if solve not in (hbgf, by_trees, of_any_sizes)}
+FREE |= {name: BIGCONS[name] for name in (DEFAULT, "landmarks", "halves")}
 """Contenders that are given the number of classes, and that are not."""
 
 NEEDS = {"Leiden": "leidenalg"}

@@ -191,7 +191,8 @@ def run(
         raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
 
     from bigcons.disk.commit import is_store
-    from bigcons.generate.kmeans import check_memory, drawn_clusters
+    from bigcons.generate.kmeans import check_memory, make_partitions
+    from bigcons.generate.training import Scheme, range_for
     from bigcons.run.survey import PlannedEnsemble
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}" for name in OF_RUN)
@@ -207,16 +208,17 @@ def run(
             raise StoreExistsError(told, path=consensus_path) from None
     data = _open_features(features, reading, ensemble_path)
     checks = []
+    scheme = Scheme("mixed", n_partitions, range_for(n_clusters), seed=options["random_state"])
+    scheme = scheme.of_objects(data.n_objects, data.chunk_rows)
     if not is_made:
-        checks.append(partial(check_memory, data, n_partitions, options["memory"], options["client"]))
+        checks.append(partial(check_memory, data, scheme, options["memory"], options["client"]))
     if overwrite or not is_store(consensus_path):
-        drawn = drawn_clusters(data.n_objects, n_partitions, options["random_state"])
-        planned = PlannedEnsemble(ensemble_path, data.n_objects, drawn)
+        planned = PlannedEnsemble(ensemble_path, data.n_objects, scheme.drawn())
         checks.append(partial(model.check_plan, planned, consensus_path))
     check_all(checks)
     began = time.perf_counter()
     making: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
-    ensemble = bc.generate.mixed(data, n_partitions=n_partitions, **making)
+    ensemble = make_partitions(data, scheme, **making)
     generated = time.perf_counter()
     release_unused()
     with cli.telling_finished(consensus_path, "run", overwrite) as is_there:

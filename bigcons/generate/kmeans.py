@@ -33,7 +33,7 @@ from bigcons.memory import BLOCK_ROWS, PROCESS_BYTES, Block, DataBudget, beside_
 from bigcons.run.engine import Engine, open_engine
 from bigcons.run.passes import open_workspace
 from bigcons.run.results import Output, clear_finished, logging_how_to_resume, seed_of_run
-from bigcons.seeding import SEGMENT_ROWS, SeedLike, resolve_seed
+from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.ensemble import Ensemble, ensemble_of_content
 from bigcons.store.ensemble_store import Content, Header
 from bigcons.store.generator import Generator
@@ -58,12 +58,17 @@ class GeneratorOptions(TypedDict, total=False):
     client: object
 
 
-def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[GeneratorOptions]) -> Ensemble:
+def mixed(
+    features: object,
+    *,
+    n_partitions: int = 100,
+    n_clusters: ClusterCount | None = None,
+    **options: Unpack[GeneratorOptions],
+) -> Ensemble:
     """Return an ensemble of two kinds of partitions of all objects, the default of all routes from features.
 
-    Every other partition is by `landmarks`, with 2 to 20 clusters, which follow curved shapes; the others are
-    k-means, with 2 to 30 clusters, which sees the directions in which features vary most. Numbers of clusters
-    are drawn at random, whatever number the consensus will have, so that one ensemble serves all.
+    Every other partition is by `landmarks`, which follow curved shapes; the others are k-means, which sees
+    the directions in which features vary most.
 
     Parameters
     ----------
@@ -71,12 +76,16 @@ def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[Genera
         As in `kmeans`.
     n_partitions
         Number of partitions.
+    n_clusters
+        Number of clusters, or an inclusive range (low, high) to draw it from uniformly. None: 2 to 20 by
+        landmarks and 2 to 30 by k-means, which serve any consensus of fewer than ten clusters. For one of K,
+        ten or more, give ``(2, 3 * K)``, as `ConsensusClustering` and ``bigcons run`` do: where partitions
+        have fewer clusters than the consensus, no label tells some of its clusters apart.
     **options
         ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
-    No label is missing. Of fewer than 30 objects, partitions have at most as many clusters. Errors and memory
-    as of `kmeans`; cost as of `kmeans` and `landmarks`.
+    No label is missing. Errors and memory as of `kmeans`; cost as of `kmeans` and `landmarks`.
 
     Examples
     --------
@@ -85,7 +94,7 @@ def mixed(features: object, *, n_partitions: int = 100, **options: Unpack[Genera
     >>> bc.generate.mixed(features, n_partitions=12, random_state=0)
     Ensemble(1,000 objects x 12 partitions of 3-21 clusters, 0.0% missing, 12 kB in memory)
     """
-    scheme = Scheme("mixed", n_partitions)
+    scheme = Scheme("mixed", n_partitions, n_clusters)
     return make_partitions(features, scheme, **options)
 
 
@@ -168,7 +177,8 @@ def kmeans(
         Number of clusters, or an inclusive range (low, high) to draw it from uniformly, or "split":
         the range from ``max(sqrt(n) / 2, n / 50)`` to 20 more, which splits n objects into
         micro-blocks, where n is the number of objects a partition sees (Aidos and Fred's DID paper,
-        with ``sample=1``; the rule of evidence accumulation).
+        with ``sample=1``; the rule of evidence accumulation). A range ends at the objects that a partition
+        sees.
     sample
         Share of the objects that each partition sees; the others have no label (-1) in it.
     n_init
@@ -224,16 +234,6 @@ def kmeans(
     sample = check_number("sample", sample, above=0, at_most=1)
     scheme = Scheme("kmeans", n_partitions, n_clusters, sample, n_init=n_init)
     return make_partitions(features, scheme, **options)
-
-
-def drawn_clusters(n_objects: int, n_partitions: int, seed: int) -> np.ndarray:
-    """Return the number of clusters that `mixed` draws for each partition, ``(n_partitions,)`` int64.
-
-    It depends on the seed alone, so a solve can be planned before there are labels.
-    Partitions have fewer clusters where some get no object.
-    """
-    scheme = Scheme("mixed", n_partitions, seed=seed).of_objects(n_objects, SEGMENT_ROWS)
-    return np.array([scheme.draw(u)[1] for u in range(n_partitions)], np.int64)
 
 
 def weighted_kmeans(
@@ -533,9 +533,8 @@ def rows_to_train(scheme: Scheme, data: Features, train: int | str) -> int:
     return min(sample_rows, check_int("train", train, at_least=most, or_auto=True))
 
 
-def check_memory(data: Features, n_partitions: int, memory: int | float | str, client: object) -> None:
-    """Raise MemoryBudgetError if `mixed` of these features needs more; it states what is enough with gaps."""
-    scheme = Scheme("mixed", n_partitions).of_objects(data.n_objects, data.chunk_rows)
+def check_memory(data: Features, scheme: Scheme, memory: int | float | str, client: object) -> None:
+    """Raise MemoryBudgetError if a scheme of features needs more; it states what is enough with gaps."""
     sample_rows = rows_to_train(scheme, data, "auto")
     pool_rows = int(scheme.pool(sample_rows).size(data.n_objects))
     n_gaps = sum(code.kind not in (CATEGORY, HASHED) for code in data.encoding.columns)

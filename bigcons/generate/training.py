@@ -54,6 +54,9 @@ ClusterCount = int | tuple[int, int] | str
 BY_LANDMARKS = {"mixed": 1, "landmarks": 2}
 """By the name of a scheme, how many of every two partitions are by landmarks."""
 
+MOST_PER_CLUSTER = 3
+"""Clusters of a partition, at most, for each of a consensus of ten or more: `benchmarks/features.py`."""
+
 ROWS_AT_ONCE = 64 * SEGMENT_ROWS
 """Rows of a subset that are drawn at a time where only some of them are needed."""
 
@@ -88,10 +91,10 @@ class Scheme:
     smooth: tuple[int, ...] | None = None
     """Once known, the columns that landmarks see; None for all: see `make_pool`."""
 
-    def of_objects(self, n_objects: int, chunk_rows: int, *, limit: bool = False) -> Scheme:
-        """Return the scheme for so many objects; raises InvalidInputError if partitions see too few.
+    def of_objects(self, n_objects: int, chunk_rows: int) -> Scheme:
+        """Return the scheme for so many objects, of which ranges end at those that a partition sees.
 
-        ``limit``: partitions have at most as many clusters as objects instead.
+        Raises InvalidInputError if it sees fewer than a range begins with, or none.
         """
         check_int("n_partitions", self.n_partitions)
         check_int("n_init", self.n_init)
@@ -101,21 +104,21 @@ class Scheme:
         if self.n_clusters == "split":
             # the rule of Aidos and Fred's DID paper; rounding up and ending at the objects are ours
             low = math.ceil(max(math.sqrt(n_seen) / 2, n_seen / 50))
-            ranges = ((min(low, n_seen), min(low + 20, n_seen)),) * 2
+            ranges = ((min(low, n_seen), low + 20),) * 2
         elif self.n_clusters is not None:
             ranges = (check_range(self.n_clusters),) * 2
-        if limit or self.n_clusters is None:
-            (a, b), (c, d) = ranges
-            ranges = (min(a, n_seen), min(b, n_seen)), (min(c, n_seen), min(d, n_seen))
-        if n_seen < max(ranges[0][1], 1):
+        fewest = 1 if self.n_clusters is None else max(ranges[0][0], 1)
+        if n_seen < fewest:
             names = ("sample",) if self.repetition is None else ("n_partitions", "repetition")
             given = ", ".join(f"{name}={getattr(self, name):g}" for name in names)
             remedy = "raise sample" if self.repetition is None else "raise repetition, make fewer partitions"
             raise InvalidInputError(
-                f"{given} of n_objects={n_objects} is {n_seen} objects, fewer than "
-                f"n_clusters={max(ranges[0][1], 1)}; {remedy} or use fewer clusters.",
+                f"{given} of n_objects={n_objects} is {n_seen} objects, fewer than n_clusters={fewest}; "
+                f"{remedy} or use fewer clusters.",
                 parameter=names[-1],
             )
+        (a, b), (c, d) = ranges
+        ranges = (min(a, n_seen), min(b, n_seen)), (min(c, n_seen), min(d, n_seen))
         segment_rows = min(SEGMENT_ROWS, chunk_rows)
         return replace(self, n_objects=n_objects, segment_rows=segment_rows, ranges=ranges)
 
@@ -183,6 +186,23 @@ class Scheme:
         rng = self.generator("", u)
         low, high = self.ranges[self.is_by_landmarks(u)]
         return rng, int(rng.integers(low, high + 1))
+
+    def drawn(self) -> np.ndarray:
+        """Return the number of clusters that each partition draws, ``(n_partitions,)`` int64.
+
+        It depends on the seed alone, so a solve can be planned before there are labels.
+        Partitions have fewer clusters where some get no object.
+        """
+        return np.array([self.draw(u)[1] for u in range(self.n_partitions)], np.int64)
+
+
+def range_for(n_clusters: Any) -> tuple[int, int] | None:
+    """Return the numbers of clusters of partitions for a consensus of so many; None for the default ones.
+
+    Where partitions have fewer clusters than the consensus, no label tells some of its clusters apart.
+    """
+    most = MOST_PER_CLUSTER * int(n_clusters) if isinstance(n_clusters, (int, np.integer)) else 0
+    return (2, most) if most >= Scheme.ranges[0][1] else None
 
 
 def check_range(n_clusters: Any) -> tuple[int, int]:

@@ -32,7 +32,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         What makes the partitions: the function of `bigcons.generate` of this name.
     n_clusters : int, (int, int), "split" or None, default=None
         Number of clusters, or the range from which it is drawn, or "split", as in `bigcons.generate.kmeans`;
-        at most as many as the objects that a partition sees. None: the default of the scheme.
+        at most as many as the objects that a partition sees. None: 2 to 20 by landmarks, 2 to 30 by k-means.
     sample : float, default=1.0
         Share of the objects on which a partition by k-means is trained.
     standardize : bool, default=True
@@ -93,7 +93,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         seed = resolve_seed(self.random_state)
         scheme = Scheme(name, self.n_partitions, self.n_clusters, sample, seed=seed)
         data = self._open(X, ensure_min_samples=2)
-        scheme = scheme.of_objects(data.n_objects, data.chunk_rows, limit=True)
+        scheme = scheme.of_objects(data.n_objects, data.chunk_rows)
         sample_rows = choose_sample_rows(scheme.ranges[0][1], data.n_features)
         subset = scheme.pool(sample_rows)
         self._scaling, rows = measure(data, subset, standardize=self.standardize)

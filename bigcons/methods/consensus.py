@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from bigcons.errors import InvalidInputError, UnknownMethodError, nearest
+from bigcons.generate.training import range_for
 from bigcons.generate.transformer import EnsembleGenerator
 from bigcons.methods import METHODS
 from bigcons.methods.base import ConsensusClusterer, available
@@ -159,7 +160,8 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
     generator : transformer or None, default=None
         What makes base labels ``(n_objects, n_partitions)`` of features, and of new ones: an
         `EnsembleGenerator`, or any transformer of scikit-learn whose columns are labels. None is
-        ``EnsembleGenerator()``.
+        ``EnsembleGenerator()``. Where that has no ``n_clusters`` and here are ten or more, partitions have 2
+        to three times as many.
     consensus : str or estimator, default="tree"
         The method: a name in `METHODS` or an estimator such as ``PCC(n_init=3)``, which takes the
         ``n_clusters`` given here.
@@ -217,6 +219,8 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
                 parameter="generator",
             )
         generator = clone(generator)
+        if isinstance(generator, EnsembleGenerator) and generator.n_clusters is None:
+            generator.set_params(n_clusters=range_for(self.n_clusters))
         parts = generator, clone(self._method()).set_params(n_clusters=self.n_clusters)
         seed = resolve_seed(self.random_state)
         for part in parts:

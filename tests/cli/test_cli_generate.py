@@ -77,15 +77,12 @@ def test_generate__is_the_function_of_the_scheme(run, options, expected):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("generate {0} --n-clusters 3", "'mixed' takes no --n-clusters"),
+        ("generate {0} --sample .5", "'mixed' takes no --sample"),
         ("generate {0} --scheme kmeans --repetition 3", "takes no --repetition; it takes --n-partitions"),
         ("generate {0} --scheme feature-views", "'feature-views' needs --n-clusters, --n-features"),
         ("generate {0} --scheme hdbscan", "object-views"),
         ("generate {0} --scheme feature-views --n-features 9 --n-clusters 2", "only 5 features vary"),
-        (
-            "generate {0} --scheme object-views --n-clusters 2 --n-partitions 3 --repetition 4",
-            "--repetition 4",
-        ),
+        ("generate {0} --scheme object-views --n-clusters 2 --repetition 17", "--repetition 17"),
         ("generate {0} --train some", "--train some"),
         ("generate {0} --scheme zipf --alpha-range 2:1", "alpha_range[1]=1"),
         ("run {0}", "Give the number of clusters with -k, or -k auto"),
@@ -212,7 +209,10 @@ def test_run__generates_and_solves_and_finds_its_results(run, tmp_path):
     assert said["ensemble"]["clusters_per_partition"] == [3, 21]
     assert said["consensus"]["method"] == "tree"
     made = generate.mixed("separate.npy", n_partitions=16, random_state=0)
-    np.testing.assert_array_equal(Ensemble.open("out/ensemble.zarr").read(0, 600), made.read(0, 600))
+    np.testing.assert_array_equal(Ensemble.open("out/ensemble.zarr"), made)
+    assert run(f"{RUN} -k 12 -o many").exit_code == 0  # up to three times as many in a partition
+    made_of_many = generate.mixed("separate.npy", n_partitions=16, n_clusters=(2, 36), random_state=0)
+    np.testing.assert_array_equal(Ensemble.open("many/ensemble.zarr"), made_of_many)
     expected = ConsensusTree(3, random_state=0).fit(made).labels_
     np.testing.assert_array_equal(Consensus.open("out/consensus.zarr").labels, expected)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}

@@ -14,8 +14,7 @@ from sklearn.datasets import make_moons
 import bigcons as bc
 from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError
 from bigcons.generate import diverse, feature_views, kmeans, landmarks, mixed, object_views, weighted_kmeans
-from bigcons.generate.kmeans import drawn_clusters
-from bigcons.generate.training import embedding
+from bigcons.generate.training import Scheme, embedding
 from tests.naive import landmarks as naive
 from tests.support.engines import RepeatedTasks
 
@@ -89,11 +88,11 @@ def test_mixed__is_half_by_landmarks_and_half_by_k_means(points):
     assert found.n_clusters[is_by_kmeans].max() > 20
 
 
-@pytest.mark.parametrize("n_objects", [3, 17, 29, 400])
-def test_drawn_clusters__are_the_most_that_there_are(n_objects):
+@pytest.mark.parametrize(("n_objects", "n_clusters"), [(3, None), (17, (2, 78)), (29, None), (400, (2, 78))])
+def test_clusters_that_are_drawn__are_the_most_that_there_are(n_objects, n_clusters):
     points = np.random.default_rng(0).normal(size=(n_objects, 3))
-    found = mixed(points, n_partitions=40, random_state=5).n_clusters
-    drawn = drawn_clusters(n_objects, 40, 5)
+    found = mixed(points, n_partitions=40, n_clusters=n_clusters, random_state=5).n_clusters
+    drawn = Scheme("mixed", 40, n_clusters, seed=5).of_objects(n_objects, n_objects).drawn()
     assert (found <= drawn).all()
     if n_objects == 400:
         np.testing.assert_array_equal(found, drawn)

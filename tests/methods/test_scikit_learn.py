@@ -235,5 +235,6 @@ def test_sparse_features__are_clustered_as_by_generate(kind):
     made = generate.mixed(sparse.csr_matrix(features), n_partitions=4, random_state=0)
     generator = EnsembleGenerator(4, random_state=0)
     np.testing.assert_array_equal(generator.fit_transform(features), made.read(0, 90))
-    model = ConsensusClustering(3, generator=generator, random_state=0).fit(features)
+    model = ConsensusClustering(12, generator=generator, consensus="mcla", random_state=0).fit(features)
     assert model.predict(features).shape == (90,)
+    assert (generator.n_clusters, model.generator_.n_clusters) == (None, (2, 36))
