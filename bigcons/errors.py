@@ -217,7 +217,8 @@ class UnlabeledObjectsWarning(UserWarning):
 class ConsensusWarning(UserWarning):
     """The consensus is probably poorer than another option, which the message names, would give.
 
-    So it is where partitions are far finer or coarser than the consensus, or an optional package is missing.
+    So it is where partitions are far finer or coarser than the consensus, an optional package is missing, or
+    the disk may be too small.
     """
 
 

@@ -10,13 +10,11 @@ import hashlib
 import logging
 import math
 import os
-import shutil
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -28,12 +26,11 @@ from sklearn.utils.validation import check_is_fitted
 from bigcons import errors
 from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
 from bigcons.disk.commit import is_store, refuse_existing, refuse_other
-from bigcons.disk.places import place_of
 from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError, warn_user
 from bigcons.io.columns import Column, Columns, Ids, select
 from bigcons.io.sources import is_parquet, origin, refuse_inputs
-from bigcons.memory import Block, RowSet, check_all, format_size
+from bigcons.memory import Block, RowSet, check_all
 from bigcons.methods.placing import Placed, PlaceTask, Recoding, place_task, placed_by_features
 from bigcons.metrics import average_criterion
 from bigcons.progress import progress
@@ -320,8 +317,6 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def _chosen(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> Iterator[None]:
         """Set ``n_clusters``, if it is "auto", to the number chosen, for a ``with`` block.
 
-        Warns of memberships that may not fit on the disk.
-
         The choice is ``n_clusters_choice_`` and ``tree_``; in the block ``_search`` has what it is made of.
         """
         asked = self.n_clusters
@@ -335,15 +330,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             self.n_clusters = found.choice.n_clusters
         try:
             if out is not None and self.info.soft:
-                parents = getattr(place_of(out.path), "path", Path()).parents  # none of a bucket
-                folder, n, K = next(filter(Path.is_dir, parents), None), ensemble.n_objects, self.n_clusters
-                if folder is not None and 4 * n * K > shutil.disk_usage(folder).free:
-                    warn_user(
-                        f"memberships of {n:,} objects in {K:,} clusters take {format_size(4 * n * K)}, more "
-                        f"than is free in {folder}, unless they compress, as those of clear clusters do; "
-                        "choose another place, or a method that is not soft (bigcons methods).",
-                        UserWarning,
-                    )
+                out.warn_of_size(ensemble.n_objects, self.n_clusters)
             yield
         finally:
             self.n_clusters, self._search = asked, None
@@ -390,10 +377,10 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if not choice.is_clear:
             other = "" if choice.runner_up is None else f", next best {choice.runner_up}"
             warn_user(
-                "the labels may have no cluster structure: random halves of the partitions find no number of "
-                "clusters again more reliably than in data without clusters. "
-                f"Best guess: {choice.n_clusters}{other}; see help(bigcons.choose_n_clusters)."
-                f"{self._features_in_words()}",
+                "the labels may have no cluster structure: random halves of the partitions agree on no "
+                "number of clusters more reliably than in data without clusters. If the clusters are right, "
+                f"these partitions do not show it. Best guess: {choice.n_clusters}{other}; see "
+                f"help(bigcons.choose_n_clusters).{self._features_in_words()}",
                 errors.NoStructureWarning,
             )
 

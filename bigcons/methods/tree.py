@@ -236,11 +236,7 @@ class ConsensusTree(ConsensusClusterer):
         else:
             if choice is not None and choice.is_clear:
                 self.n_told_apart_: int = choice.n_clusters
-                if choice.n_clusters < K:
-                    warn_user(
-                        f"the labels support {choice.n_clusters:,} clusters, fewer than n_clusters={K}.",
-                        SurplusClustersWarning,
-                    )
+                self._is_limit = choice.n_clusters < K  # which one warning says
             if not self._is_local:
                 alike = np.ones(ensemble.n_base_clusters)
                 sample = Sample(survey.sample, offsets, counts, alike, survey.times)
@@ -270,12 +266,15 @@ class ConsensusTree(ConsensusClusterer):
                 objects = of_leaf * (self.tree_.objects.sum() / of_leaf.sum())
                 self.tree_: ClusterTree = replace(self.tree_, objects=objects)
             self._publish_placed(run, placement, at.state["divisions"], survey, out)
+        words = []
         if self.n_clusters_ < K:
-            warn_user(
-                f"only {self.n_clusters_:,} of n_clusters={K:,} clusters have "
-                f"{f'{min_size:,} objects' if min_size else 'objects'}.",
-                SurplusClustersWarning,
-            )
+            least = f"{min_size:,} objects" if min_size else "objects"
+            words += [f"only {self.n_clusters_:,} of n_clusters={K:,} clusters have {least}"]
+        if self._is_limit:
+            told = f"halves of the partitions confirm {self.n_told_apart_:,} of n_clusters={K:,} clusters"
+            words += [f"{told}; more may be real, but these partitions do not show it"]
+        if words:
+            warn_user(", and ".join(words) + ".", SurplusClustersWarning)
 
     def _cut_sample(self, sample: Sample, groups: Groups, run: Run) -> First:
         """Return clusters of a sample, cut from its trees; of a chosen number, as that was found.

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,9 +21,9 @@ from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
 from bigcons.disk.commit import stored_kind
 from bigcons.disk.files import Place
 from bigcons.disk.places import DiskPlace, place_of, temporary_folder
-from bigcons.errors import CorruptStoreError, StoreLockedError
+from bigcons.errors import ConsensusWarning, CorruptStoreError, StoreLockedError, warn_user
 from bigcons.io.sources import IN_MEMORY
-from bigcons.memory import Block, RowSet
+from bigcons.memory import Block, RowSet, format_size
 from bigcons.progress import progress
 from bigcons.run.engine import Engine
 from bigcons.store.clusters import TRUST_ROW
@@ -264,6 +266,18 @@ class Output(NamedTuple):
     """Method, parameters, seed and labels: a run continues only with the same."""
     source: str = IN_MEMORY
     """What the labels are read from, in words."""
+
+    def warn_of_size(self, n_objects: int, n_clusters: int) -> None:
+        """Warn of memberships that may not fit on the disk; what is free in a bucket is not known."""
+        parents = getattr(place_of(self.path), "path", Path()).parents
+        folder, needed = next(filter(Path.is_dir, parents), None), 4 * n_objects * n_clusters
+        if folder is not None and needed > shutil.disk_usage(folder).free:
+            warn_user(
+                f"memberships of {n_objects:,} objects in {n_clusters:,} clusters take {format_size(needed)}"
+                f", more than is free in {folder}, unless they compress well, as in clear clusters; choose "
+                "another place, or a method that is not soft (bigcons methods).",
+                ConsensusWarning,
+            )
 
 
 @contextmanager

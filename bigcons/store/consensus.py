@@ -412,11 +412,11 @@ def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
         )
     if results.get(STRUCTURE) is False:
         yield (
-            "The labels may have no cluster structure: halves of the partitions find no number of clusters "
-            "again more reliably than in data without clusters."
+            "The labels may have no cluster structure: halves of the partitions agree on no number of "
+            "clusters more reliably than in data without clusters."
         )
     if (told := results.get("n_told_apart", n_clusters)) < n_clusters:
-        yield f"The labels support {told:,} clusters, fewer than the {n_clusters:,} asked for."
+        yield f"Halves of the partitions confirm {told:,} clusters of {n_clusters:,}; more may be real."
 
 
 OF_SIZES, STRUCTURE = ("n_clusters", "n_tiny_clusters"), "has_structure"

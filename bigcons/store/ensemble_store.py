@@ -435,12 +435,11 @@ def _schema_of(header: Header, categories: Categories) -> Any:
     """Return the columns of Parquet files: ids, and labels as they were given."""
     import pyarrow as pa
 
-    def type_of(values: np.ndarray | None) -> pa.DataType:
-        if values is None:
-            return pa.from_numpy_dtype(header.dtype)
-        return pa.dictionary(pa.int32(), pa.string()) if values.dtype == object else pa.int64()
-
-    fields = [(name, type_of(values)) for name, values in zip(header.names, categories, strict=True)]
+    codes, text = pa.from_numpy_dtype(header.dtype), pa.dictionary(pa.int32(), pa.string())
+    fields = [
+        (name, codes if values is None else text if values.dtype == object else pa.int64())
+        for name, values in zip(header.names, categories, strict=True)
+    ]
     if header.ids is not None:
         name = header.ids.facts.name
         if name in header.names:
