@@ -1109,7 +1109,7 @@ class ClusterProfiles(NamedTuple):
         each, them = ("it", "it") if len(self.followed) == 1 else ("each of them", "them")
         return (
             f"The clusters follow {shown(self.followed)}: almost all objects of a cluster have the same "
-            f"value of {each}. If that is no finding, make partitions without {them}, by drop= (--drop)."
+            f"value of {each}. Unless that is what you look for, leave {them} out with drop= (--drop)."
         )
 
 
@@ -1253,7 +1253,7 @@ class _Column:
         counted, K = np.isfinite(numbers) & (codes >= 0), self.sums.shape[1]
         numbers, codes = numbers[counted], codes[counted]
         if self.shift is None and numbers.size:
-            self.shift = float(numbers.mean())
+            self.shift = float(np.median(numbers))  # so that means of booleans are exact
         if self._values is not None:
             values = np.union1d(self._values, numbers)
             self._values = values if values.size <= K else None

@@ -22,6 +22,7 @@ from bigcons import plots
 from bigcons.contingency import refuse_other_objects
 from bigcons.disk.commit import new_file
 from bigcons.errors import InvalidInputError, MissingDependencyError
+from bigcons.io.columns import missing_rule
 from bigcons.io.labels import names_of_rows, refuse_other_rows, stored_result
 from bigcons.io.sources import open_source
 from bigcons.memory import BLOCK_ROWS, DataBudget, format_size, parse_size, row_blocks, rows_within
@@ -60,7 +61,8 @@ class Report:
         that the consensus has kept, or one made anew.
     features
         Any table of the objects, as for `bigcons.metrics.cluster_profiles`: adds what is in each cluster.
-        `bigcons.select` chooses among its columns.
+        `bigcons.select` chooses among its columns, and says what is missing; by default, that is what was
+        missing where the partitions of ``ensemble`` were generated.
         If the objects have ids and the table their column, they are compared.
     pictures : default=True
         Whether to draw pictures. Without matplotlib there are none.
@@ -118,9 +120,8 @@ class Report:
             others = "the consensus has", source.n_objects, source.names
             refuse_other_objects("the ensemble", opened.n_objects, names_of_rows(opened), *others)
         n_columns = 0 if source.memberships is None else source.n_clusters
-        rows = min(BLOCK_ROWS, source.n_objects)
-        budget = DataBudget(parse_size(memory))
-        rows_within(budget, 48 + 12 * n_columns, at_least=rows, what="a block of objects")
+        size, rows = 48 + 12 * n_columns, min(BLOCK_ROWS, source.n_objects)
+        rows_within(DataBudget(parse_size(memory)), size, at_least=rows, what="a block of objects")
         if source.trust is None and opened is not None:
             source.trust = trust(opened, source.labels, client=client)
         self._counts = counts = _Counts(source)
@@ -136,9 +137,11 @@ class Report:
         if features is not None:
             usual = None if source.ids is None else source.ids.facts.name
             table = open_source(features, "features", usual_id=usual)
-            refuse_other_rows(
-                table.where, table.ids or names_of_rows(features), "the consensus", source.names
-            )
+            named = table.ids or names_of_rows(features)
+            refuse_other_rows(table.where, named, "the consensus", source.names)
+            generator = None if opened is None else opened.generator
+            if generator is not None and not table.rule.more_words:
+                table.rule = missing_rule(generator.encoding.columns[0].missing or None)
             self.profiles = cluster_profiles(table, source.labels, memory=memory)
         self.tree: ClusterTree | None = source.tree if tree is None else tree
         if self.tree is None and opened is not None and opened.n_partitions > 1:
@@ -148,13 +151,11 @@ class Report:
         self.notes: list[str] = list(_notes(self))
         self._pictures: dict[str, bytes] = {}
         if pictures:
-            try:
+            with suppress(MissingDependencyError):  # matplotlib
                 figures = figures_of(source.consensus, opened, tree=self.tree, client=client)
                 figures.pop("coassociation", None)  # as large as the rest of the page
                 for name, figure in figures.items():
                     self._pictures[name] = plots.image_of(figure, "svg", metadata={"Date": None})
-            except MissingDependencyError:  # matplotlib
-                pass
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the page to a file at ``path``.
@@ -485,13 +486,13 @@ def ranked(table: Any, column: str) -> list[dict[str, Any]]:
 
 def traits(profiles: Any, cluster: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the rows of `ClusterProfiles` of one cluster: of numbers and dates, those that differ most from
-    all objects first, and of text.
+    all objects first, and of text that is not the same in all.
     """
     tables = (profiles.numbers, profiles.dates, profiles.categories)
     numbers, dates, texts = ([r for r in table.to_pylist() if r["cluster"] == cluster] for table in tables)
     return (
         sorted([*numbers, *dates], key=lambda row: -abs(row["difference"] or 0.0)),
-        [{**row, "overall_share": row["overall"]} for row in texts],
+        [{**row, "overall_share": row["overall"]} for row in texts if row["overall"] < 1.0],
     )
 
 

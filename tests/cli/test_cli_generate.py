@@ -256,4 +256,4 @@ def test_run__names_the_column_that_the_clusters_follow(run, of):
     # landmarks do not see a column of two values: in noise it makes no cluster
     assert json.loads(told.stdout)["followed"] == (["member"] if of == "classes" else [])
     assert ("The clusters follow 'member': " in told.stderr) == (of == "classes")
-    assert ("make partitions without it, by --drop." in told.stderr) == (of == "classes")
+    assert ("look for, leave it out with --drop." in told.stderr) == (of == "classes")
