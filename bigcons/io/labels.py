@@ -240,8 +240,8 @@ def _whole(raw: np.ndarray, name: str) -> np.ndarray:
     if broken.any():
         raise InvalidInputError(
             f"partition {name!r} has label {raw[broken][0]}; labels are text, or whole numbers that "
-            f"{raw.dtype} holds exactly, below 2**63. Leave the column out with drop= (--drop), use "
-            "bigcons.generate for features, or pass memberships to Ensemble.from_memberships (--memberships)."
+            f"{raw.dtype} holds exactly, below 2**63. Features are for bigcons.generate (bigcons run), "
+            "memberships for Ensemble.from_memberships (--memberships); leave others out by drop= (--drop)."
         )
     return raw.astype(np.int64)
 

@@ -229,7 +229,7 @@ def with_objects(
     elif source.n_columns != len(header.names) or not (_generic(source.names) or _generic(header.names)):
         remedy = "leave some out by drop= (--drop), or add empty ones"
         if header.generator is not None:
-            remedy = "append generator.assign(features).labels of features, or place them (bigcons place)"
+            remedy = "place new features (bigcons place), or append their generator.assign(features).labels"
         raise InvalidInputError(
             f"{source.where} has other columns than the {len(header.names)} partitions of the ensemble, "
             f"{shown(header.names)}; {remedy}."

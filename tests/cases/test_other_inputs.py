@@ -201,7 +201,7 @@ def test_floats_that_hold_no_whole_number_exactly():
         (np.array([[(0, "x")], [(1, "y")]], "i4,U1"), r"array of records; pass pandas\.DataFrame"),
         (INDICATORS * 1j, "numpy complex128"),
         (np.zeros((3, 0), int), "is empty, shape"),
-        (np.random.default_rng(0).dirichlet([1, 1, 1], 9), r"pass memberships to Ensemble\.from_memberships"),
+        (np.random.default_rng(0).dirichlet([1, 1, 1], 9), r"memberships for Ensemble\.from_memberships"),
     ],
 )
 def test_types_that_are_no_labels_name_the_remedy(x, remedy):

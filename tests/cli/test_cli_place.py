@@ -65,7 +65,7 @@ def test_generate__says_what_the_columns_are(made):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("append out/ensemble.zarr new.csv --objects", "append generator.assign(features).labels"),
+        ("append out/ensemble.zarr new.csv --objects", "place new features (bigcons place), or append"),
         ("solve out/ -k 3 -o other.zarr", "out/ensemble.zarr."),
     ],
 )
