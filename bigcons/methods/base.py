@@ -377,10 +377,10 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if not choice.is_clear:
             other = "" if choice.runner_up is None else f", next best {choice.runner_up}"
             warn_user(
-                "the labels may have no cluster structure: random halves of the partitions agree on no "
-                "number of clusters more reliably than in data without clusters. If the clusters are right, "
-                f"these partitions do not show it. Best guess: {choice.n_clusters}{other}; see "
-                f"help(bigcons.choose_n_clusters).{self._features_in_words()}",
+                "the labels may have no cluster structure: no number of clusters has more evidence than a "
+                "single cluster, as in data without clusters and in many whose classes overlap. "
+                f"Best guess: {choice.n_clusters}{other}; see help(bigcons.choose_n_clusters)."
+                f"{self._features_in_words()}",
                 errors.NoStructureWarning,
             )
 

@@ -412,8 +412,8 @@ def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
         )
     if results.get(STRUCTURE) is False:
         yield (
-            "The labels may have no cluster structure: halves of the partitions agree on no number of "
-            "clusters more reliably than in data without clusters."
+            "The labels may have no cluster structure: no number of clusters has more evidence than a single "
+            "cluster, as in data without clusters and in many whose classes overlap."
         )
     if (told := results.get("n_told_apart", n_clusters)) < n_clusters:
         yield f"Halves of the partitions confirm {told:,} clusters of {n_clusters:,}; more may be real."
