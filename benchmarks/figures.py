@@ -287,8 +287,8 @@ CLUSTERS_OF_KDD = (
     " base partitions have {base}"
 )
 COST = (
-    "of a hundred million objects in 100 partitions, each takes {tree} microseconds by the tree and {pcc} by "
-    "`PCC`, ten clusters asked for. The peak memory of the tree is {few} MB for a million objects and {many} "
+    "each of a hundred million objects in 100 partitions takes {tree} microseconds by the tree and {pcc} by "
+    "`PCC`, for ten clusters. The peak memory of the tree is {few} MB for a million objects and {many} "
     "MB for a hundred million"
 )
 CLUSTERED = (
@@ -298,15 +298,15 @@ CLUSTERED = (
     " as k-means and Ward's method, {k_means_reporting} and {ward_reporting}"
 )
 BY_HBGF = (
-    "HBGF of the same ensemble has {default_hbgf_choosing} and {default_hbgf_reporting}, and"
+    "HBGF on the same ensemble has {default_hbgf_choosing} and {default_hbgf_reporting}, and"
     " {default_hbgf_shapes} on shapes. Without a number the default has {free_default_choosing} and"
     " {free_default_reporting}, k-means with the best silhouette {free_k_means_choosing} and"
     " {free_k_means_reporting}"
 )
 NUMBERS = (
-    'as many clusters as `"auto"` says has a mean ARI of {auto_choosing} and {auto_reporting}, of as many as'
-    " the largest gap of eigenvalues says {eigengap_choosing} and {eigengap_reporting}, and of as many as"
-    " there are classes {classes_choosing} and {classes_reporting}"
+    'as many clusters as `"auto"` says has a mean ARI of {auto_choosing} and {auto_reporting}, with as many'
+    " as the largest gap of eigenvalues says {eigengap_choosing} and {eigengap_reporting}, and with as many"
+    " as there are classes {classes_choosing} and {classes_reporting}"
 )
 FEW = (
     "the tree has {tree_noisy} where one label in five is random, and {tree_merged} where every partition"
