@@ -369,8 +369,8 @@ class HGPA(GraphClusterer):
             self.minimized_ = "km1" if has_mtkahypar() else "laplacian"
             if self.minimized_ == "laplacian":
                 warn_user(
-                    "HGPA minimizes objective='laplacian', a relaxation of another objective, for mtkahypar "
-                    "is not installed; pip install 'bigcons[graph]', or pass objective='laplacian'.",
+                    "HGPA minimizes objective='laplacian', a relaxation of another objective, because "
+                    "mtkahypar is missing; pip install 'bigcons[graph]', or pass objective='laplacian'.",
                     ConsensusWarning,
                 )
 

@@ -311,9 +311,9 @@ def warn_of_labels(survey: Survey, ensemble: Ensemble, n_clusters: int, weights:
     least = max(n / n_clusters - 1.0, 0.0) / (n - 1.0) if n > 1 else 0.0
     if n_clusters > 1 and share < ENOUGH * least:
         warn_user(
-            f"the labels join {100 * share:.2g} % of the pairs of objects, but {n_clusters} clusters at "
-            f"least {100 * least:.2g} %: PCC then tends to clusters of equal size, whatever the classes; "
-            "try eac-average, eac-single or mcla, or a larger n_clusters.",
+            f"the labels join {100 * share:.2g} % of the pairs of objects, but {n_clusters} clusters "
+            f"join at least {100 * least:.2g} %; PCC then tends toward clusters of equal size, whatever the "
+            "classes: try eac-average, eac-single or mcla, or a larger n_clusters.",
             errors.ConsensusWarning,
         )
     mean = float(np.mean(ensemble.n_clusters if counts is None else ensemble.n_clusters[counts > 0]))

@@ -275,8 +275,8 @@ class NewRows:
         if self.n_unseen:
             found = ", ".join(f"{name!r} in {n:,} row{'s' * (n > 1)}" for name, n in self.n_unseen.items())
             warn_user(
-                f"{where} has values of text that did not occur where the ensemble was made: {found}; they "
-                "count as none of those that did. If many rows have some, make an ensemble of newer rows.",
+                f"{where} has text that did not occur where the ensemble was made: {found}; it counts as "
+                "unlike all text that did. If many rows have such text, make an ensemble of newer rows.",
                 SuspiciousFeaturesWarning,
             )
         if self.n_unknown:

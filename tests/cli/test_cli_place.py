@@ -81,7 +81,7 @@ def test_place__warns_of_rows_unlike_those_of_the_ensemble(made):
         made / "far.csv", index=False
     )
     result = bigcons(made, "place far.csv --with out/ -o far_placed.csv --json")
-    assert "did not occur where the ensemble was made: 'city' in 1 row; they count as none" in result.stderr
+    assert "did not occur where the ensemble was made: 'city' in 1 row; it counts as unlike" in result.stderr
     assert "of the rows are far from all centers: they are unlike the rows of the ensemble" in result.stderr
     assert json.loads(result.stdout)["n_unseen"] == {"city": 1}
     near = bigcons(made, "place new.csv --with out/ -o near_placed.csv")

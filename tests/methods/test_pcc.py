@@ -261,7 +261,7 @@ def test_fit__of_labels_too_fine_says_so_in_one_line(how):
         warnings.simplefilter("always")
         PCC(4, max_iter=2, n_init=1, random_state=0, **how).fit(labels)
     (word,) = (str(w.message) for w in caught if w.category is errors.ConsensusWarning)
-    shares = r"join (\S+) % of the pairs of objects, but (\d+) clusters at least (\S+) %"
+    shares = r"join (\S+) % of the pairs of objects, but (\d+) clusters join at least (\S+) %"
     joined, n_clusters, least = map(float, re.search(shares, word).groups())
     together = labels[np.triu_indices(len(labels), 1), :]
     assert joined == pytest.approx(100 * (together[0] == together[1]).mean(), rel=0.06)
