@@ -207,11 +207,10 @@ def run(
             told = f"{error} To keep it, use bigcons solve {quote(ensemble_path)} with another -o."
             raise StoreExistsError(told, path=consensus_path) from None
     data = _open_features(features, reading, ensemble_path)
-    checks = []
     scheme = Scheme("mixed", n_partitions, range_for(n_clusters), seed=options["random_state"])
     scheme = scheme.of_objects(data.n_objects, data.chunk_rows)
-    if not is_made:
-        checks.append(partial(check_memory, data, scheme, options["memory"], options["client"]))
+    limits = options["memory"], options["client"]
+    checks = [] if is_made else [partial(check_memory, data, scheme, *limits)]
     if overwrite or not is_store(consensus_path):
         planned = PlannedEnsemble(ensemble_path, data.n_objects, scheme.drawn())
         checks.append(partial(model.check_plan, planned, consensus_path))
@@ -231,8 +230,7 @@ def run(
         with suppress(MemoryBudgetError):  # not even a few rows fit
             solved = bc.Consensus.open(consensus_path)
             profiles = bc.metrics.cluster_profiles(data.table, solved, memory=left)
-            followed = profiles.followed
-            if followed:
+            if followed := profiles.followed:
                 flags = click.get_current_context().meta[cli.OPTIONS]
                 click.echo(cli.with_options(profiles.followed_in_words(), flags), err=True)
     result = {
@@ -252,10 +250,11 @@ def run(
             **_results_of(model),
         },
     }
+    is_plain = len(features) == 1 and {*map(reading.get, READING[:3])} == {None}
     emit(
         {"kind": "run", **result, "followed": followed},
         cli.facts(result),
-        *_ending(consensus_path, ensemble_path, Path(out).absolute().name),
+        *_ending(consensus_path, ensemble_path, Path(out).absolute().name, features[0] if is_plain else None),
     )
 
 
@@ -473,7 +472,7 @@ def _results_of(model: bc.ConsensusClusterer) -> dict[str, Any]:
     return fit_results(model) | ({} if tree is None else {"n_clusters_choice": tree_in_words(tree)})
 
 
-def _ending(path: str, ensemble: str | None, name: str) -> tuple[str, str]:
+def _ending(path: str, ensemble: str | None, name: str, features: str | None = None) -> tuple[str, str]:
     """Return the largest clusters of a solve, with confidence and support, and the next commands."""
     solved = bc.Consensus.open(path)
     sizes = solved.cluster_sizes()
@@ -487,6 +486,7 @@ def _ending(path: str, ensemble: str | None, name: str) -> tuple[str, str]:
     largest = rows if len(rows) <= 12 else rows[:8]
     rest = f"\n... and {len(rows) - len(largest):,} smaller clusters" if len(largest) < len(rows) else ""
     report = ["bigcons", "report", path, *(["--ensemble", ensemble] if ensemble else [])]
+    report += ["--features", features] if features else []
     export = ["bigcons", "export", path, "-o", f"{name}-labels.csv"]
     following = ["Next:", f"  {join([*report, '-o', f'{name}.html'])}", f"  {join(export)}"]
     return (table(largest) if rows else "No object has a label.") + rest, "\n".join(following)
