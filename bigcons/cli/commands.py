@@ -187,9 +187,6 @@ def run(
     the ensemble that it made. Prints what was chosen and the time of each step, and warns of columns that
     the clusters merely repeat.
     """
-    if n_clusters is None:
-        raise click.UsageError("Give the number of clusters with -k, or -k auto to have it chosen.")
-
     from bigcons.disk.commit import is_store
     from bigcons.generate.kmeans import check_memory, make_partitions
     from bigcons.generate.training import Scheme, range_for

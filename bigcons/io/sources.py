@@ -33,7 +33,7 @@ from bigcons.disk.arrays import METADATA, ZarrArray
 from bigcons.disk.commit import PARQUET, head_of, is_store, names_parquet, stores_of_run
 from bigcons.disk.files import READ_AHEAD, Place, StorePath, check_file, decoding, open_file
 from bigcons.disk.places import DiskPlace, place_of
-from bigcons.errors import InvalidInputError, first_line
+from bigcons.errors import InvalidInputError, first_line, nearest
 from bigcons.io.columns import (
     DEFAULT_RULE,
     INDEX,
@@ -577,7 +577,9 @@ def refuse_missing(path: StorePath | Place) -> None:
     """Raise StoreNotFoundError for a path where nothing is and that is no pattern."""
     place = place_of(path)
     if not place.exists() and not glob.has_magic(str(place)):
-        raise errors.StoreNotFoundError(f"{place} does not exist; check the path.", path=place)
+        files = getattr(place, "path", Path("?/?")).parent.glob("*")  # none of a bucket
+        meant = f" Did you mean {near}?" if (near := nearest(place.name, (f.name for f in files))) else ""
+        raise errors.StoreNotFoundError(f"{place} does not exist; check the path.{meant}", path=place)
 
 
 def refuse_inputs(out: Any, *inputs: Any) -> None:

@@ -85,7 +85,7 @@ def test_generate__is_the_function_of_the_scheme(run, options, expected):
         ("generate {0} --scheme object-views --n-clusters 2 --repetition 17", "--repetition 17"),
         ("generate {0} --train some", "--train some"),
         ("generate {0} --scheme zipf --alpha-range 2:1", "alpha_range[1]=1"),
-        ("run {0}", "Give the number of clusters with -k, or -k auto"),
+        ("run {0}", "Method 'tree' needs -k, the number of clusters, or auto to"),
         ("run {0} -k 3 -m pccc", "Did you mean pcc?"),
         ("run {0} -k few", "'few' is not a number"),
         ("run {0} -k 3:8", "-k range(3, 9) has type range; use an integer >= 1"),
