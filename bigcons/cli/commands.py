@@ -165,7 +165,7 @@ def _open_features(paths: Sequence[str], reading: dict[str, Any], out: str) -> A
     output_option("Folder or bucket for ensemble.zarr and consensus.zarr.", name="FOLDER"),
     *(*CHOSEN, *READING, "n_clusters", "method"),
     option("--n-partitions", type=click.IntRange(min=1), default=100, help="Number of partitions."),
-    option("--min-size", type=click.IntRange(min=1), help="Fewest objects of a cluster; -m tree has it."),
+    option("--min-size", type=click.IntRange(min=1), help="Fewest objects in a cluster, for -m tree."),
     *("memory", "client", "random_state", "overwrite"),
 )
 def run(
@@ -535,16 +535,15 @@ def methods(name: str | None) -> None:
 def place(features: tuple[str, ...], folder: str, out: str, id: str | None, **options: Any) -> None:
     """Place the rows of FEATURES in the clusters of a consensus.
 
-    FEATURES is a table, or several, with the columns that the ensemble was made of by `bigcons run` or
-    `bigcons generate`, as they were then, in any order; other columns are not read. They are encoded and
-    scaled as they were, labeled by the centers of all partitions, and placed by these labels. All
-    this is done block by block.
+    FEATURES is a table, or several, with the columns from which `bigcons run` or `bigcons generate` made the
+    ensemble, as they were then, in any order; other columns are not read. The rows are encoded and scaled
+    as before, labeled by the centers of all partitions, and placed by these labels, block by block.
 
-    The file has a row for each of them: its id, if it has one, its label, of a method with memberships the
-    confidence in it, and whether the row is farther from its centers than 99 % of the rows that the centers
-    were made of. If that is so of far more than 1 % of the rows, the data have changed. Warnings say
-    so if most are far, and name the columns with text that did not occur. A row without a known value in any
-    column has no label: -1.
+    The file has a row for each of them: its id, if it has one; its label; the confidence in it, if the method
+    has memberships; and whether the row is farther from its centers than 99 % of the rows from which the
+    centers were made. If far more than 1 % of the rows are far, the data have changed. Warnings say so if
+    most are, and name the columns with text that did not occur before. A row without a known value in any
+    column gets no label: -1.
     """
     from bigcons.methods.placing import open_placing, place_file
 
@@ -628,7 +627,8 @@ def report(consensus: str, out: str, features: str | None, overwrite: bool, **op
     One HTML file, without network or scripts: the clusters by size with their confidence, the objects least
     certain, the partitions, the convergence, how it was made, and warnings. With --ensemble, also how the
     partitions agree and the tree of clusters. With --features, also what is in each cluster: means of numbers
-    and dates, and frequent values of text, unless it names objects.
+    and dates, and frequent values of text, unless it names objects; values that were missing where the
+    ensemble was generated are missing here, too, unless --missing names others.
     """
     from bigcons.disk.commit import refuse_existing_file
     from bigcons.io.sources import refuse_inputs

@@ -219,8 +219,8 @@ SHARED = {
     "decimal": option("--decimal", type=click.Choice([".", ","]),
                       help="What stands before the fractions of numbers in text.  [default: a point]"),
     "missing": option("--missing", **NAMES, metavar="VALUE,...",
-                      help="What is missing: text in addition to the default, numbers, of labels, in place "
-                      "of the negative ones; '' counts only empty cells.  "
+                      help="Values that mean missing. Text adds to the default words; numbers replace, for "
+                      "labels, the negative ones; '' leaves empty cells only.  "
                       "[default: empty cells, NA and the like, negative labels]"),
     "categorical": option("--categorical", **NAMES, metavar="NAME,...",
                           help="Columns whose numbers are categories, such as zip codes."),
