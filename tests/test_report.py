@@ -12,11 +12,10 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
-from bigcons import MCLA, Ensemble, Report, select
+from bigcons import MCLA, Ensemble, Report, generate, select
 from bigcons.cli import main
 from bigcons.datasets import planted_ensemble
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError, UnknownColumnError
-from bigcons.generate import kmeans
 from bigcons.metrics import cluster_profiles, partition_agreement, trust
 from bigcons.report import cell
 from tests.support.refusals import refused
@@ -154,10 +153,9 @@ def test_profiles__count_numbers_that_are_named_as_categories_and_read_sparse_fe
     values = np.where(np.arange(60)[:, None] % np.arange(2, 6) == 0, 2.0, 0.0)
     sparse = pytest.importorskip("scipy.sparse").csr_array(values)
     assert cluster_profiles(sparse, np.arange(60) % 2) == cluster_profiles(values, np.arange(60) % 2)
-    table = pa.table({"x": codes * 9})
-    made = kmeans(select(table, missing=[-1]), n_partitions=3, n_clusters=2, sample=1.0, random_state=0)
-    report = Report(MCLA(2, random_state=0).fit(made), ensemble=made, features=table, pictures=False)
-    assert sum(report.profiles.numbers["n"].to_pylist()) == 45
+    made = generate.kmeans(source, n_partitions=3, n_clusters=2, sample=1.0, random_state=0)
+    report = Report(MCLA(2, random_state=0).fit(made), ensemble=made, features=source.source, pictures=False)
+    assert sum(report.profiles.numbers["n"].to_pylist()) == 10
 
 
 def test_profiles__leave_out_text_that_names_objects_and_refuse_what_does_not_fit():
@@ -208,8 +206,7 @@ def test_profiles__name_the_columns_of_few_values_that_clusters_follow():
     assert cluster_profiles(drawn(truth, member=pa.array(is_member, mask=is_member)), one).followed == []
     assert cluster_profiles(drawn(truth, member=is_member), np.zeros(1000, int)).followed == []
     assert cluster_profiles(drawn(truth, same=truth), truth).followed == ["same"]
-    means = cluster_profiles(pa.table({"few": few}), few.astype(int)).numbers["mean"]
-    assert means.to_pylist() == [0.0, 1.0]
+    assert cluster_profiles(pa.table({"few": few}), few + 0).numbers["mean"].to_pylist() == [0.0, 1.0]
     words = {f"w{c}": np.roll(np.array(list("abcde")), c)[truth] for c in range(4)}
     assert cluster_profiles(drawn(truth, **words), truth).followed == list(words)
     assert cluster_profiles(drawn(truth, **words, w4=words["w0"]), truth).followed == []  # most have it

@@ -87,7 +87,6 @@ def test_import_labels__reports_missing_and_unknown_files(tmp_path):
     (tmp_path / "l.txt").write_text("0")
     (tmp_path / "empty.parquet").mkdir()
     for name, error, message in [
-        ("nothing.npy", StoreNotFoundError, "does not exist; check the path.$"),
         ("epmty.parquet", StoreNotFoundError, "check the path. Did you mean empty.parquet[?]$"),
         ("l.txt", InvalidInputError, "suffix '.txt'; use .npy"),
         ("empty.parquet", InvalidInputError, "is a folder without tables"),

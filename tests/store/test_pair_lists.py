@@ -142,7 +142,6 @@ def test_bad_columns__without_names_or_rows(tmp_path):
         assert_refused(source, tmp_path, "no column names; it needs the integer columns")
     empty = pd.DataFrame({column: np.empty(0, int) for column in schema.PAIR_COLUMNS})
     assert_refused(empty, tmp_path, "has 0 pairs", path="pairs")
-    assert_refused(tmp_path / "absent.csv", tmp_path, "does not exist", errors.StoreNotFoundError)
 
 
 @pytest.mark.parametrize("name", ["pairs.parquet", "pairs.csv.gz"])
