@@ -117,9 +117,7 @@ def test_forms__are_yaml_with_what_github_asks_for():
         assert {"name", "description", "body"} <= asked.keys()
         fields = asked["body"]
         assert len({field["id"] for field in fields}) == len(fields)
-        assert all(
-            field["type"] in ("textarea", "input") and field["attributes"]["label"] for field in fields
-        )
+        assert all(f["type"] in ("textarea", "input") and f["attributes"]["label"] for f in fields)
         assert any(field.get("validations", {}).get("required") for field in fields)
     for path in (".github/dependabot.yml", ".readthedocs.yaml"):
         assert yaml.safe_load(text_of(path))["version"] == 2

@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,8 @@ METADATA = "zarr.json"
 CODECS = ("bytes", "zstd", "blosc", "gzip", "crc32c", "transpose", "sharding_indexed")
 """The codecs of arrays of others; none executes code from the data."""
 
-Written = dict[tuple[str, int], int]
-"""The digests of rows of chunks that were written, by the name of their array and their number."""
+Written = dict[tuple[str, int], tuple[int, str]]
+"""The digests of rows of chunks that were written, and the crc32c of each chunk, by array and number."""
 
 AT_ONCE = 4
 """Chunks that are read at a time, where rows are in several."""
@@ -38,15 +38,20 @@ class StoredArray:
     Rows, or entries, are read when sliced.
     """
 
-    def __init__(self, place: Place, array: Array, check: Callable[[], None] | None = None) -> None:
-        """Take the folder of the array; ``check`` raises an error if what was read may be of two stores."""
+    def __init__(
+        self, place: Place, array: Array, check: Callable[[], None] | None = None, sums: str = ""
+    ) -> None:
+        """Take the folder of the array and, once it is written, the crc32c of its chunks.
+
+        ``check`` raises an error if what was read may be of two stores.
+        """
         self.place = place
         self.chunks: tuple[int, ...] = array.chunks
         self.array = array
         self.shape: tuple[int, ...] = array.shape
         self.dtype: np.dtype = np.dtype(array.dtype)
         self.ndim: int = len(array.shape)
-        self._check = check
+        self._check, self._sums = check, sums
 
     @classmethod
     def create(cls, place: Place, array: Array) -> StoredArray:
@@ -71,13 +76,9 @@ class StoredArray:
         try:
             height, width = (*self.array.chunks, 1)[:2]
             rows = range(start // height, -(-stop // height)) if start < stop else range(0)
-            if self.ndim == 2 and rows and self.shape[1] > width:  # a head may state any number of columns
-                last = self.place / "c" / str(rows[0]) / str((self.shape[1] - 1) // width)
-                if not last.is_file():
-                    self._chunk(last, rows[0])  # raises that it is missing
             files = [(file, row, column) for row in rows for column, file in enumerate(self.files_of(row))]
             if len(files) == 1:
-                values = self._chunk(*files[0][:2])[start - rows[0] * height : stop - rows[0] * height]
+                values = self._chunk(*files[0])[start - rows[0] * height : stop - rows[0] * height]
                 return values if values.shape[1:] == self.shape[1:] else values[:, : self.shape[1]].copy()
             out = np.empty((stop - start, *self.shape[1:]), self.dtype)
 
@@ -85,7 +86,7 @@ class StoredArray:
                 file, row, column = part
                 low, high = max(start, row * height), min(stop, (row + 1) * height)
                 target = out[low - start : high - start]
-                values = self._chunk(file, row)[low - row * height : high - row * height]
+                values = self._chunk(file, row, column)[low - row * height : high - row * height]
                 if self.ndim == 2:
                     target = target[:, column * width : (column + 1) * width]
                     values = values[:, : target.shape[1]]
@@ -98,7 +99,7 @@ class StoredArray:
             if self._check is not None:
                 self._check()
 
-    def _chunk(self, file: Place, row: int) -> np.ndarray:
+    def _chunk(self, file: Place, row: int, column: int) -> np.ndarray:
         """Return a chunk, in its full shape; no compressor adds more than a 64th and a megabyte."""
         from numcodecs import blosc, zstd
         from numcodecs.checksum32 import CRC32C
@@ -116,6 +117,9 @@ class StoredArray:
                 raise ValueError("wrong checksum")
             if stated_size(self.array.compressor, content[:18].tobytes()) != values.nbytes:
                 raise ValueError("it does not decompress to a chunk")
+            at = 8 * (row * -(-self.shape[-1] // self.chunks[-1]) + column if self.ndim == 2 else row)
+            if self._sums and self._sums[at : at + 8] != checksum.hex():
+                raise ValueError("it is a chunk of another place or store")
             codec = zstd if self.array.compressor == "zstd" else blosc
             codec.decompress(content, values)
         return values
@@ -133,7 +137,7 @@ class StoredArray:
         written = {}
         for first in range(0, len(values), height):
             rows = np.ascontiguousarray(values[first : first + height], self.dtype)
-            row = (start + first) // height
+            row, sums = (start + first) // height, ""
             for column, file in enumerate(self.files_of(row)):
                 chunk = rows[:, column * width[0] : (column + 1) * width[0]] if width else rows
                 if chunk.shape != self.array.chunks:
@@ -144,9 +148,10 @@ class StoredArray:
                     packed = zstd.compress(np.ascontiguousarray(chunk), 1)
                 else:
                     packed = blosc.compress(chunk, b"lz4", 5, blosc.SHUFFLE, 0)
-                checksum = CRC32C.checksum(np.frombuffer(packed, np.uint8))
-                file.write(packed, checksum.to_bytes(4, "little"))
-            written[self.place.name, row] = rows_digest(self.place.name, row, rows, self.array.chunks)
+                checksum = CRC32C.checksum(np.frombuffer(packed, np.uint8)).to_bytes(4, "little")
+                file.write(packed, checksum)
+                sums += checksum.hex()
+            written[self.place.name, row] = rows_digest(self.place.name, row, rows, self.array.chunks), sums
         return written
 
 
@@ -159,7 +164,7 @@ class ArrayAppender:
         self._pending: list[np.ndarray] = []
         self.n_appended: int = 0
         self._n_written = 0
-        self.written: Written = {}
+        self.written: Written = {(place.name, 0): (0, "")}  # of no chunks
 
     def append(self, part: np.ndarray) -> None:
         """Write complete chunks and keep the rest."""
@@ -211,6 +216,15 @@ def rows_digest(name: str, row: int, values: np.ndarray, chunks: tuple[int, ...]
     return total
 
 
+def seals_of(*written: Written) -> dict[str, Any]:
+    """Return the entries of a head for what was written of its arrays, the last of them of ids."""
+    crc32c: dict[str, str] = {}
+    for (name, _), (_, sums) in sorted(chain.from_iterable(of.items() for of in written)):
+        crc32c[name] = crc32c.get(name, "") + sums
+    digests = (digest for of in written[:-1] for digest, _ in of.values())
+    return {"digest": digest_text(sum(digests)), "crc32c": crc32c}
+
+
 def digest_text(total: int) -> str:
     """Return a digest of a store as the head has it."""
     return f"{total % 2**64:016x}"
@@ -221,9 +235,7 @@ def read_metadata(place: Place) -> dict[str, Any]:
     try:
         metadata = read_json(place / METADATA, 1 << 20)
     except (FileNotFoundError, NotADirectoryError):
-        raise StoreNotFoundError(
-            f"{place} is not a Zarr version 3 array; check the path.", path=place
-        ) from None
+        raise StoreNotFoundError(f"{place} is no Zarr version 3 array; check the path.", path=place) from None
     if not isinstance(metadata, dict) or metadata.get("zarr_format") != 3:
         raise corrupt(place, "is not Zarr version 3", "rewrite it with zarr_format=3.")
     return metadata

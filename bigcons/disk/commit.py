@@ -17,7 +17,7 @@ import shutil
 import sys
 import uuid
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -55,12 +55,10 @@ class Head(NamedTuple):
     in a bucket, its folder."""
 
 
-def write_head(
-    folder: Place, kind: str, body: dict[str, Any], arrays: Iterable[str] = (), *, parquet: bool = False
-) -> None:
+def write_head(folder: Place, kind: str, body: dict[str, Any], *, parquet: bool = False) -> None:
     """Write the head of a new store to its folder, after everything else.
 
-    The metadata of its ``arrays`` are listed for other tools, which then need not list the folder.
+    The metadata of its arrays are listed for other tools, which then need not list the folder.
     """
     head = {
         "format_version": FORMAT_VERSION,
@@ -70,7 +68,7 @@ def write_head(
     }
     content: dict[str, Any] = {"attributes": {"bigcons": head}}
     if not parquet:
-        metadata = {name: read_json(folder / name / "zarr.json") for name in arrays}
+        metadata = {name: read_json(folder / name / "zarr.json") for name in body.get("crc32c", ())}
         listed = {"kind": "inline", "must_understand": False, "metadata": metadata}
         content |= {"zarr_format": 3, "node_type": "group", "consolidated_metadata": listed}
     head["checksum"] = _checksum(content)
@@ -131,10 +129,10 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
         is_whole = False
     if not is_whole:
         raise corrupt(file, "is damaged or not written by bigcons", "restore the store from a copy.")
-    if version > FORMAT_VERSION:
-        raise errors.StoreError(
-            f"{place} has format {version}, newer than {FORMAT_VERSION}; upgrade bigcons.", path=place
-        )
+    if version != FORMAT_VERSION:
+        remedy = "upgrade bigcons" if version > FORMAT_VERSION else "make it again"
+        words = f"{place} has format {version}, and not {FORMAT_VERSION}; {remedy}."
+        raise errors.StoreError(words, path=place)
     if kind not in (None, found):
         what = KINDS.get(found, "a store of another kind")
         raise errors.StoreNotFoundError(f"{place} is {what}; {KINDS[str(kind)]} is needed here.", path=place)
@@ -168,7 +166,7 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
     place = places.place_of(path)
     refuse_existing(place, overwrite, kind)
     if isinstance(place, places.DiskPlace):
-        place = places.DiskPlace(place.path.resolve())  # a link stays
+        place = places.DiskPlace(os.path.realpath(place.path))  # a link stays
     aside: Any = _renamed_folder if isinstance(place, places.DiskPlace) else _named_folder
     with place.lock() as check_lock, places.disk_errors(place), aside(place, check_lock) as folder:
         refuse_existing(place, overwrite, kind)
@@ -340,7 +338,7 @@ def names_parquet(path: StorePath | Place) -> bool:
 
 def _refuse_inside_store(place: Place) -> None:
     """Raise StoreExistsError for an output inside a store on a disk, which is lost when that is replaced."""
-    for parent in place.path.resolve().parents if isinstance(place, places.DiskPlace) else ():
+    for parent in Path(os.path.realpath(place.path)).parents if isinstance(place, places.DiskPlace) else ():
         if is_store(parent):
             words = f"{place} is inside the store {parent}, with which it would be replaced; "
             raise errors.StoreExistsError(f"{words}choose another path.", path=place)
@@ -356,7 +354,7 @@ def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
     What killed writers of the same file left is removed first. Raises StoreExistsError if ``path`` exists and
     must not be replaced, StoreError if the disk is full.
     """
-    target = refuse_existing_file(path, overwrite).resolve()  # a link stays
+    target = Path(os.path.realpath(refuse_existing_file(path, overwrite)))  # a link stays
     with suppress(OSError):
         for entry in target.parent.iterdir():
             is_of_path = entry.name.rpartition(".")[0].rpartition(".")[0] == f".{target.name}"

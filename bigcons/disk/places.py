@@ -283,5 +283,5 @@ else:
 
 def lock_path(path: str | os.PathLike[str]) -> Path:
     """Return the lock file of the store at ``path``: a hidden sibling, because the store may be replaced."""
-    path = Path(path).resolve()
+    path = Path(os.path.realpath(path))
     return path.parent / f".{path.name}.lock"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 KINDS = {"ensemble": "an ensemble of partitions", "pairs": "a table of pairs", "consensus": "a consensus"}
 """Kinds of stores, as described in messages."""
@@ -36,8 +36,9 @@ BODIES = {
     "ensemble": {
         "count": ("n_objects", "chunk_rows"),
         "text": ("dtype", "digest"),  # of the labels, or float32 of memberships; of all of them
-        "list": ("names", "n_clusters", "n_labeled"),  # of the partitions; objects that each one labels
-        "object": ("provenance", "files"),  # CRC-32 of each file besides the arrays
+        "texts": ("names",),  # of the partitions
+        "counts": ("n_clusters", "n_labeled"),  # objects that each one labels
+        "object": ("provenance", "files", "crc32c"),  # CRC-32 of each file besides the arrays; of chunks
         "object or null": ("ids",),
         "list or null": ("footers",),  # in Parquet: CRC-32 of the footer of each file
     },
@@ -46,13 +47,13 @@ BODIES = {
         "size": ("n_objects", "n_pairs"),
         "count or null": ("rows_per_block",),  # if pairs were sampled in tiles
         "text": ("counts_dtype", "digest"),
-        "object": ("provenance",),
+        "object": ("provenance", "crc32c"),
     },
     "consensus": {
         "count": ("n_objects", "n_clusters", "chunk_rows"),
         "flag": ("has_memberships",),
         "text": ("digest",),
-        "object": ("history", "parameters", "results", "provenance", "files"),
+        "object": ("history", "parameters", "results", "provenance", "files", "crc32c"),
         "object or null": ("trust", "ids"),  # temperature, and the columns of the tables below
     },
 }
@@ -180,6 +181,8 @@ def check_body(kind: str, body: Mapping[str, Any]) -> None:
                 "text": isinstance(value, str),
                 "flag": isinstance(value, bool),
                 "list": isinstance(value, list),
+                "texts": isinstance(value, list) and {*map(type, value)} == {str},
+                "counts": isinstance(value, list) and {*map(type, value)} == {int},
                 "object": isinstance(value, dict),
                 "null": value is None,
             }

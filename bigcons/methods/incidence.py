@@ -330,10 +330,7 @@ def bipartite_embedding(
     def weigh(labels: np.ndarray) -> np.ndarray:
         return 1.0 / divisors(sum_of_weights(labels, offsets, counted))
 
-    def has_label(labels: np.ndarray) -> np.ndarray:
-        return (sum_of_weights(labels, offsets, counted) > 0) * 1.0
-
-    sizes = fold_sizes(ensemble, engine, has_label)
+    sizes = fold_sizes(ensemble, engine, lambda rows: (sum_of_weights(rows, offsets, counted) > 0) * 1.0)
     scale = np.sqrt((1.0 if counted is None else counted) / divisors(sizes + more_objects))
     return _embedding(ensemble, engine, weigh, scale, n_columns, weights)
 

@@ -241,9 +241,9 @@ def open_placing(path: StorePath) -> Any:
     path = path if is_store(path) else f"{str(path).rstrip('/')}/{OF_RUN[1]}"
     consensus = Consensus.open(path)
     consensus.read_placing()  # raises if there is nothing to place by
-    source = str(consensus.provenance["ensemble"])
+    source = str(consensus.provenance.get("ensemble"))
     beside = f"{consensus.path.rstrip('/').rpartition('/')[0] or '.'}/{source.rpartition('/')[2]}"
-    name = consensus.parameters["method"]
+    name = str(consensus.parameters.get("method"))
     solver = class_named(name)
     if solver is None:
         raise InvalidInputError(

@@ -432,9 +432,7 @@ def take_survey(
     groups = np.sort(sizes[sizes > 0])[::-1]
     survey = Survey(RowSet(unlabeled), *drawing.finish(drawn))
     if survey.unlabeled.size == n:
-        raise InvalidInputError(
-            f"all {n} objects are unlabeled; at least one partition must label some of them."
-        )
+        raise InvalidInputError(f"all {n} objects are unlabeled; at least one partition must label some.")
     if survey.unlabeled.size:
         warn_user(
             f"{survey.unlabeled.size:,} of {n:,} objects have no label in any partition; they get label -1 "

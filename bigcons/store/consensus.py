@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from bigcons.disk.arrays import StoredArray, digest_text
+from bigcons.disk.arrays import StoredArray, seals_of
 from bigcons.disk.arrays import Written as Written
 from bigcons.disk.commit import new_store, write_head
 from bigcons.disk.files import Place, StorePath, pack
@@ -121,17 +121,14 @@ class Consensus(stores.Objects):
         with new_store(path, overwrite, KIND) as folder:
             facts = {"n_objects": n_objects, "n_clusters": n_clusters, "has_memberships": memberships}
             chunk_rows = min(chunk_rows, n_objects)
-            writer, names = ConsensusWriter(folder, {**facts, "chunk_rows": chunk_rows}), list[str]()
+            writer, of_ids = ConsensusWriter(folder, {**facts, "chunk_rows": chunk_rows}), Written()
             if ids is not None:
-                writer.body["ids"], names = stores.write_ids(folder, ids, n_objects, chunk_rows)
+                writer.body["ids"], of_ids = stores.write_ids(folder, ids, n_objects, chunk_rows)
             yield writer
             n_chunks = -(-n_objects // chunk_rows) * len(writer.arrays)
             if n_missing := n_chunks - len(writer.written):
-                raise InvalidInputError(
-                    f"{n_missing} of {n_chunks} chunks were not written; write every row."
-                )
-            writer.body["digest"] = digest_text(sum(writer.written.values()))
-            write_head(folder, KIND, writer.body, [*writer.arrays, *names])
+                raise InvalidInputError(f"{n_missing} of {n_chunks} chunks were not written; write all rows.")
+            write_head(folder, KIND, writer.body | seals_of(writer.written, of_ids))
 
     @property
     def labels(self) -> np.ndarray:

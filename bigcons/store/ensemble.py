@@ -576,9 +576,7 @@ class Ensemble(Objects):
             self._take(labels, header._replace(chunk_rows=building.default_rows(header)), categories)
             return self
         if self._mode != "a":
-            raise errors.InvalidInputError(
-                f"{self.path} is open for reading; open it with mode='a' to append."
-            )
+            raise errors.InvalidInputError(f"{self.path} is open for reading; open it by mode='a' to append.")
         place = self._labels.place
         with commit.new_store(place, overwrite=True, kind=KIND) as folder:
             self._labels.check_unchanged()

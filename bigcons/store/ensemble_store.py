@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.arrays import AT_ONCE, StoredArray, digest_text, rows_digest
+from bigcons.disk.arrays import AT_ONCE, StoredArray, Written, digest_text, rows_digest, seals_of
 from bigcons.disk.commit import write_head
 from bigcons.disk.files import MOST_JSON_BYTES, Place, corrupt, decoding, parse_json
 from bigcons.disk.places import local_path
@@ -113,7 +113,7 @@ class StoredRows(Store):
         """Those of the partitions in Parquet, made when a label is looked up."""
         body = self.body
         with consistent(place):
-            n_objects, chunk_rows, names = body["n_objects"], body["chunk_rows"], [*map(str, body["names"])]
+            n_objects, chunk_rows, names = (body[name] for name in ("n_objects", "chunk_rows", "names"))
             n_clusters, n_labeled = (np.array(body[name], np.int64) for name in ("n_clusters", "n_labeled"))
             fits = n_clusters.shape == n_labeled.shape == (len(names),) != (0,) and bool(
                 (n_clusters >= 1).all() and (n_labeled >= 1).all() and (n_labeled <= n_objects).all()
@@ -271,14 +271,13 @@ class StoredRows(Store):
 
         Refuses other files beside those of an ensemble in Parquet.
         """
-        header, total = self.header, 0
+        header = self.header
         self.categories()
         n_labeled = np.zeros(len(header.names), np.int64)
         present = [np.zeros(k, bool) for k in header.n_clusters]
         blocks = row_blocks(header.n_objects, header.chunk_rows)
         for block in blocks:
             rows = self.read(block.start, block.stop)
-            total += header.digest(block, rows)
             n_labeled += np.count_nonzero(observed(rows, header.offsets), axis=0)
             if header.is_soft:
                 sums = np.add.reduceat(rows, header.offsets[:-1], axis=1, dtype=np.float64)
@@ -293,7 +292,7 @@ class StoredRows(Store):
             raise self.broken("has labels that do not match the counts in its head")
         if isinstance(header.generator, StoredGenerator):
             header.generator.load()
-        self.check_digest(total)
+        self.check_rest()
         known = {part_name(block.index) for block in blocks}
         for name in self.place.names() if self.is_parquet else ():
             if name not in known and not name.startswith(("_", ".")):
@@ -363,13 +362,12 @@ def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None
         "ids": None if header.ids is None else header.ids.facts._asdict(),
         "footers": [] if is_parquet else None,
     }
-    names, prefix = list[str](), "_" if is_parquet else ""
+    written, of_ids, prefix = Written(), Written(), "_" if is_parquet else ""
     if is_parquet:
         write = _parts_writer(folder, header, categories, body["footers"])
     else:
         ((name, array),) = arrays_of(KIND, body).items()
         stored = StoredArray.create(folder / name, array)
-        names.append(name)
     start = total = 0
     with progress("labels to the store", header.n_objects) as listener:
         for number, rows in enumerate(rechunk(content.blocks, header.chunk_rows)):
@@ -378,7 +376,7 @@ def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None
                 write(number, block)
                 total += header.digest(Block(number, start, start + len(block)), block)
             else:
-                total += sum(stored.write(start, block).values())
+                written |= stored.write(start, block)
             start += len(block)
             listener.advance(len(block))
     if start != header.n_objects:
@@ -387,13 +385,13 @@ def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None
             "pass labels that do not change."
         )
     if header.ids is not None and not is_parquet:
-        names += write_ids(folder, header.ids, header.n_objects, header.chunk_rows)[1]
+        of_ids = write_ids(folder, header.ids, header.n_objects, header.chunk_rows)[1]
     values = [None if known is None else known.tolist() for known in categories]
     data = b"" if all(known is None for known in values) else json.dumps(values).encode()
     generator = b"" if header.generator is None else header.generator.to_bytes()
     files = {f"{prefix}categories.json": data, f"{prefix}generator.npz": generator}
-    body |= {"files": write_files(folder, files), "digest": digest_text(total)}
-    write_head(folder, KIND, body, names, parquet=is_parquet)
+    seals = {"digest": digest_text(total), "crc32c": {}} if is_parquet else seals_of(written, of_ids)
+    write_head(folder, KIND, body | seals | {"files": write_files(folder, files)}, parquet=is_parquet)
 
 
 def _parts_writer(

@@ -16,7 +16,7 @@ import numpy as np
 
 from bigcons import errors
 from bigcons.disk import commit
-from bigcons.disk.arrays import ArrayAppender, digest_text, rows_digest
+from bigcons.disk.arrays import ArrayAppender, Written, digest_text, rows_digest, seals_of
 from bigcons.disk.files import StorePath, corrupt
 from bigcons.disk.places import local_path, place_of
 from bigcons.disk.schema import arrays_of
@@ -164,8 +164,8 @@ class PairTable(Objects):
             body["n_pairs"] = n_entries // 2
             for name, array in arrays_of(pair_rows.KIND, body).items():
                 columns[name].close(array)
-            digest = digest_text(sum(sum(column.written.values()) for column in columns.values()))
-            commit.write_head(folder, pair_rows.KIND, {**body, "digest": digest}, columns)
+            seals = seals_of(*(column.written for column in columns.values()), Written())
+            commit.write_head(folder, pair_rows.KIND, body | seals)
         return PairTable.open(path)
 
     indptr: cached_property[np.ndarray] = cached_property(lambda self: self._part("indptr"))

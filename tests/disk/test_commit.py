@@ -156,6 +156,7 @@ def change(path, **entries):
 
 def test_read_head__rejects_other_formats(tmp_path):
     make_store(tmp_path / "s", 1)
-    change(tmp_path / "s", format_version=99)
-    with pytest.raises(StoreError, match="upgrade bigcons"):
-        commit.read_head(tmp_path / "s", "pairs")
+    for version, remedy in ((99, "upgrade bigcons"), (1, "make it again"), (True, "make it again")):
+        change(tmp_path / "s", format_version=version)
+        with pytest.raises(StoreError, match=remedy):
+            commit.read_head(tmp_path / "s", "pairs")

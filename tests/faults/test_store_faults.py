@@ -65,12 +65,11 @@ def test_read__tells_a_lost_chunk_from_missing_labels(tmp_path):
         ensemble.read(3072, 4096)
 
 
-def test_verify__finds_swapped_chunks(store):
+def test_read__finds_swapped_chunks(store):
     kept = chunk(store, 0).read_bytes()
-    chunk(store, 0).write_bytes(chunk(store, 1).read_bytes())
-    chunk(store, 1).write_bytes(kept)
-    with pytest.raises(CorruptStoreError, match="not the one that was written"):
-        Ensemble.open(store).verify()
+    chunk(store, 0).write_bytes(chunk(store, 2).read_bytes())
+    chunk(store, 2).write_bytes(kept)
+    assert_found_by_read_and_verify(store, 0)
 
 
 @pytest.fixture
@@ -93,12 +92,12 @@ def test_categories__damaged(named_store, damage):
 
 HOSTILE = {
     "n_objects": [10**12, float("inf"), 0, "3", 2.5],
-    "names": [["a"], 3],
-    "n_clusters": [[2, 10**6], [0, 2], [2, 2**80]],
-    "n_labeled": [[3, 4]],
+    "names": [["a"], 3, ["0", 1]],
+    "n_clusters": [[2, 10**6], [0, 2], [2, 2**80], [2.0, 2], [True, 2]],
+    "n_labeled": [[3, 4], ["3", 3]],
     "dtype": ["object", "float32", "int64"],
     "chunk_rows": [10**12, 1],
-    "digest": ["0" * 16, ..., 3],
+    "digest": [..., 3],
     "provenance": [3],
     "files": [None, {"../x": 0}, {"categories.json": 0}],
 }
@@ -110,13 +109,6 @@ def test_open__refuses_hostile_heads(named_store, changes):
     change_head(named_store, **changes)
     with refused(kind=CorruptStoreError):
         Ensemble.open(named_store).verify()
-
-
-def test_read__refuses_more_memberships_than_there_are_before_it_lists_their_chunks(tmp_path):
-    Ensemble.from_memberships([np.eye(3, dtype=np.float32)]).save(tmp_path / "e")
-    change_head(tmp_path / "e", n_clusters=[10**10])
-    with pytest.raises(CorruptStoreError, match="is missing"):
-        Ensemble.open(tmp_path / "e").read(0, 3)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])

@@ -47,9 +47,7 @@ def test_open_features__codes_do_not_depend_on_unused_or_late_categories():
 
 
 def test_open_features__takes_decimals_and_small_types():
-    table = pa.table(
-        {"price": [Decimal("1.50"), Decimal("2.25")], "half": np.array([1, 2], dtype=np.float16)}
-    )
+    table = pa.table({"price": [Decimal("1.50"), Decimal("2.25")], "half": np.array([1, 2], np.float16)})
     assert open_features(table).read(0, 2).tolist() == [[1.5, 1.0], [2.25, 2.0]]
     assert open_features(np.array([[1, 0]], dtype=np.uint8)).dtype == np.float32
     assert open_features(np.array([[2**40 + 1]])).read(0, 1).tolist() == [[2**40 + 1]]

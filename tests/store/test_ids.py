@@ -191,9 +191,7 @@ def test_store__notices_damage_of_ids(stored, array):
         _ = bc.Ensemble.open(stored.path).ids
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"dtype": "object"}, {"n_bytes": 3}, {"digest": "0" * 16}, {"n_bytes": None}]
-)
+@pytest.mark.parametrize("wrong", [{"dtype": "object"}, {"n_bytes": 3}, {"n_bytes": None}])
 def test_store__refuses_a_head_that_misstates_ids(stored, wrong):
     change_head(stored.path, ids=read_head(stored.path).body["ids"] | wrong)
     with pytest.raises(CorruptStoreError):
