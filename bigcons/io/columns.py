@@ -427,8 +427,8 @@ def canonical(raw: Any, name: str, where: str, first: int = 0) -> Any:
     kind = values if isinstance(values, str) else f"type {values.type}"
     is_text = kind == "type large_string"
     if isinstance(values, str) or not (is_text or pa.types.is_integer(values.type) or values.null_count):
-        what = f"{name} of {where} has ids that are neither all whole numbers nor all text ({kind})."
-        raise InvalidIdsError(what, column=name)
+        what = f"{name} of {where} has ids that are neither all whole numbers nor all text ({kind})"
+        raise InvalidIdsError(f"{what}; convert them.", column=name)
     missing = values.is_null(nan_is_null=True)
     missing = pc.or_kleene(missing, pc.equal(values, "")) if is_text else missing
     if (row := missing.index(True).as_py()) >= 0:

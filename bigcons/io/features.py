@@ -536,8 +536,8 @@ class Features:
             examples = "; ".join(f"{codes[c].name!r}, such as {found}" for c, found in told.items())
             raise InvalidInputError(
                 f"{self.where} has text that may be numbers or dates in column {examples}; convert it, "
-                "pass decimal=',' of bigcons.select (--decimal ,) if commas stand before fractions, name the "
-                "column in categorical= (--categorical) or what is missing in missing= (--missing), or leave "
+                "name in decimal= of bigcons.select (--decimal) what stands before fractions, the column "
+                "in categorical= (--categorical) or what is missing in missing= (--missing), or leave "
                 "out a row of names, units or totals."
             )
         for c, words in levels.items():

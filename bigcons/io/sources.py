@@ -263,7 +263,7 @@ def _converted(what: str, remedy: str = "convert each column to numbers or text"
 
     try:
         yield
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
         raise InvalidInputError(f"{what} ({first_line(error)}); {remedy}.") from None
 
 
@@ -549,8 +549,9 @@ def open_files(paths: Sequence[File], role: str, how: Selection, where: str | No
         raise errors.StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
     local = [path if path.is_dir() else path.parent for path in paths if isinstance(path, Path)]
     folders = sorted({folder for path in local for folder in (path, path.parent)})
-    for folder in folders:
-        _refuse_logs(folder, {log for log in ("_delta_log", ".hoodie") if (folder / log).exists()})
+    for folder in {above for path in local for above in (path, *path.parents)}:
+        logs = ("_delta_log", ".hoodie", "metadata/*.metadata.json")
+        _refuse_logs(folder, {log.partition("/")[0] for log in logs if any(folder.glob(log))})
     if len(valued := [folder for folder in folders if "=" in folder.name]) > 1:
         raise InvalidInputError(
             f"{valued[0]} and {valued[1].name} are named by values of a column that is in none of their "
@@ -617,7 +618,7 @@ def refuse_inputs(out: Any, *inputs: Any) -> None:
 def _resolved(path: StorePath) -> PurePath:
     """Return where a path or URL leads, through links."""
     place = place_of(path)
-    return place.path.resolve() if isinstance(place, DiskPlace) else PurePosixPath(str(place))
+    return Path(os.path.realpath(place.path)) if isinstance(place, DiskPlace) else PurePosixPath(str(place))
 
 
 def matching(place: Place) -> list[File]:
@@ -634,7 +635,7 @@ def _files_in(folder: File) -> list[File]:
     """Return the files of a folder that have a table, of Parquet or of text; raises for both."""
     files = [*folder.iterdir()]
     names = {path.name for path in files}
-    files = [path for path in files if not path.name.startswith(".")]
+    files = [path for path in files if not path.name.startswith((".", "_"))]  # as other readers
     parquet, text = ([p for p in files if p.name.lower().endswith(ends)] for ends in (PARQUET, _CSV))
     _refuse_logs(folder, names if not (parquet or text) else names - {"metadata"})
     if parquet and text:
@@ -783,10 +784,10 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
 
     separator = how.sep or ("\t" if path.name.lower().endswith(_TABS) else ",")
     with reading(where, "CSV"):
-        names, width, n_skipped = _head_of(path, where, separator, how.header)
+        names, width, n_skipped = _head_of(path, where, separator, how)
     places = [str(c) for c in range(width)]
 
-    def open_text(types: Sequence[pa.DataType], columns: Sequence[int], *, as_text: bool) -> Any:
+    def open_text(types: Sequence[Any], columns: Sequence[int], others: Any = (), *, as_text: bool) -> Any:
         missing = [*MISSING_WORDS, *missing_rule(how.missing).more_words]
         if as_text:  # an empty line of a single column may be an object without a value
             missing = [""] if width == 1 else []
@@ -800,28 +801,30 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
             ),
             convert_options=arrow.ConvertOptions(
                 decimal_point=how.decimal or ".",
-                column_types=dict(zip(places, types, strict=False)),
+                column_types=dict(zip(places, types, strict=False))
+                | dict.fromkeys(others, pa.large_binary()),
                 null_values=missing,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=not as_text,
-                include_columns=[places[c] for c in columns],
+                include_columns=[*(places[c] for c in columns), *others],
             ),
         )
 
     def source_of(types: Sequence[pa.DataType], *, as_text: bool) -> Source:
         def load(_: int, __: int, columns: Sequence[int], *___: int) -> Iterator[tuple[int, Rows]]:
-            first = 0
-            with reading(where, "CSV"), open_text(types, columns, as_text=as_text) as batches:
+            first, is_new = 0, made.lengths[0] is None  # and its other columns may have quotes without end
+            others = [places[c] for c in range(width) if is_new and c not in columns]
+            with reading(where, "CSV"), open_text(types, columns, others, as_text=as_text) as batches:
                 for batch in batches:
-                    texts = [column for column in batch.columns if column.type == pa.large_string()]
+                    texts = [c for c in batch.columns if c.type in (pa.large_string(), pa.large_binary())]
                     if any(pc.any(pc.match_substring(column, "\0")).as_py() for column in texts):
                         raise InvalidInputError(f"{where} has NUL bytes, as after a crash; write it again.")
                     for column in texts:
-                        cells = column.filter(pc.match_substring(column, "\n")).to_pylist()
-                        if odd := [cell for cell in cells if width == 1 or separator in cell]:
+                        cells = column.filter(pc.match_substring(column, "\n")).cast(pa.large_binary())
+                        if odd := [c for c in cells.to_pylist() if c.count(separator.encode()) >= width - 1]:
                             raise InvalidInputError(
-                                f"{where} has a cell of several lines, {odd[0][:40]!r}, as after a quote "
-                                "that is not closed; close it, or take the line breaks out."
+                                f"{where} has a cell of several lines, {str(odd[0][:40])[1:]}, as after a "
+                                "quote that is not closed; close it, or take the line breaks out."
                             )
                     if as_text and width == 1 and batch.columns[0].null_count:
                         row = first + batch.columns[0].is_null().index(True).as_py()
@@ -829,7 +832,7 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
                             f'{where} has an empty line in place of row {row} (from 0); write NA or "" '
                             "there, or delete it."
                         )
-                    yield first, batch.columns
+                    yield first, batch.columns[: len(columns)]
                     first += batch.num_rows
 
         made = Source(where, names, width, [None], load, 64.0, types=lambda: types)
@@ -875,13 +878,11 @@ def _content_of(path: File) -> Any:
     return pa.input_stream(content, compression=_COMPRESSED.get(path.suffix.lower()))
 
 
-def _head_of(
-    path: File, where: str, separator: str, header: bool | None
-) -> tuple[list[str] | None, int, int]:
+def _head_of(path: File, where: str, separator: str, how: Selection) -> tuple[list[str] | None, int, int]:
     """Return names and number of columns, and the lines that are skipped, as the first two lines say.
 
     The first column may have no name, "", if it has the names of the rows. A first line with a number may be
-    an object as well: it is refused unless ``header`` says what it is.
+    an object as well: it is refused unless ``how`` says what it is.
     """
     with _content_of(path) as content:
         head = content.read(1 << 23)
@@ -895,17 +896,22 @@ def _head_of(
     if not lines:
         raise InvalidInputError(f"{where} is empty; write one line per object.")
     (n_first, names), (_, second) = lines[0], lines[-1]
-    marks = [mark for mark in ";\t|, " if mark in names[0] and mark in "".join(second)]
-    if len(names) == 1 and marks and (marks[0] != " " or loose_number(second[0].split()[0]) is not None):
+    marks = [mark for mark in ";\t|, :" if mark in names[0] and mark in "".join(second)]
+    if (
+        len(names) == 1
+        and how.sep is None
+        and marks
+        and (marks[0] != " " or loose_number(second[0].split()[0]) is not None)
+    ):
         raise InvalidInputError(
             f"{where} begins with {names[0][:40]!r}, of which {marks[0]!r} may separate columns; pass "
             f"sep={marks[0]!r} of bigcons.select (--sep {marks[0]!r}), or another."
         )
-    if header is False:
+    if how.header is False:
         return None, len(names), 0
     has_rows = names[0] == "" and len(second) > 1 and loose_number(second[0]) is None
     has_numbers = any(loose_number(name) is not None for name in names) and not has_rows
-    if header is None and (has_numbers or all(name in MISSING_WORDS for name in names)):
+    if how.header is None and (has_numbers or all(name in MISSING_WORDS for name in names)):
         raise InvalidInputError(
             f"{where} begins with the line {','.join(names)[:60]}, which may be a header or an object; pass "
             "header=True (--header) if it has names, header=False (--no-header) if it has values."
@@ -944,9 +950,7 @@ def joined(sources: Sequence[Source], where: str | None = None) -> Source:
     where = where or f"{first.where} and {len(sources) - 1} more"
     lengths = [source.n_rows for source in sources]
     made = Source(where, first.names, first.n_columns, lengths, load, max(s.column_bytes for s in sources))
-    made.types = (
-        None if any(source.types is None for source in sources) else lambda: first.column_types() or []
-    )
+    made.types = None if any(s.types is None for s in sources) else lambda: first.column_types() or []
     made.is_text, made.is_named = first.is_text, first.is_named
     made.fixed_bytes = max(source.held_bytes for source in sources)
     for name in ("text", "index"):

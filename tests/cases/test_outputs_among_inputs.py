@@ -35,6 +35,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lab").mkdir()
     (tmp_path / "link").symlink_to("lab")
+    (tmp_path / "loop").symlink_to("loop")
     pd.DataFrame({"p": [0, 1], "q": [1, 0]}).to_parquet("lab/a.parquet")
     return tmp_path
 
@@ -82,6 +83,7 @@ def test_output__that_is_contains_or_lies_within_an_input_is_refused(source, out
 @pytest.mark.parametrize(
     ("source", "out"),
     [
+        ("loop", "lab/out.zarr"),
         *(("lab", "lab2/out.zarr"), ("lab/a.parquet", "lab/out.parquet"), ("lab/*.csv", "lab/out.parquet")),
         *(("*.parquet", "lab/out.parquet"), ("lab/**/*.csv", "lab/x/out.parquet"), ("lab", None)),
         *((np.zeros((2, 2)), "lab/out.zarr"), (["a", "b"], "lab/out.zarr")),

@@ -168,7 +168,7 @@ def test_categories__are_of_columns_that_exist():
 def test_features__of_text_among_numbers_are_refused_with_one_of_each():
     column = [f"{number / 4:.2f}" for number in range(200)] + ["about 5"]
     table = pa.table({"x": column, "day": ["3/4/2020"] * 201, "y": np.arange(201) % 5})
-    told = "x', such as '0.00' beside 'about 5'; 'day', such as '3/4/2020'; convert it, pass decimal=',' of"
+    told = "x', such as '0.00' beside 'about 5'; 'day', such as '3/4/2020'; convert it, name in decimal= of"
     with refused(re.escape(told)):
         open_features(table)
 
