@@ -583,15 +583,17 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     from bigcons.store.ensemble import open_store
     from bigcons.store.store import export_blocks
 
+    suffix = Path(out or "tree.csv").suffix.lower()
+    if suffix not in (*PICTURES, ".csv", ".parquet"):
+        told = f"{out} has suffix {suffix!r}; use {', '.join(PICTURES)}, .csv or .parquet."
+        raise InvalidInputError(told, parameter="out")
     if out is not None:
         refuse_existing_file(out, overwrite)
     opened = open_store(store)
     if not isinstance(opened, bc.Consensus):
         cut = bc.consensus_tree(opened, **options)
     elif opened.tree is None:
-        raise InvalidInputError(
-            f"{store} has no tree, as its number of clusters was given; pass the ensemble."
-        )
+        raise InvalidInputError(f"{store} has no tree: its number of clusters was given; pass the ensemble.")
     else:
         cut = opened.tree
     splits = cut.table()
@@ -600,7 +602,7 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     top = rows[: int((reached < (n_clusters or 2 * cut.choice.n_clusters)).sum()) + 1]
     written = []
     if out is not None:
-        if (suffix := Path(out).suffix.lower()) in PICTURES:
+        if suffix in PICTURES:
             with new_file(out, overwrite=overwrite) as file:
                 bc.plots.tree(cut, n_clusters).savefig(file, format=suffix[1:])
         else:

@@ -555,7 +555,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         self.n_tiny_clusters_: int = counted["n_tiny_clusters"]
         K: Any = self.n_clusters  # of some methods None or several
         n_objects = int(results.sizes.sum())
-        if self._is_limit or not isinstance(K, (int, np.integer)):
+        if self._is_limit or getattr(self, "min_size", None) or not isinstance(K, (int, np.integer)):
             return
         least = runs.TINY * n_objects / K
         surplus = K - int(np.count_nonzero(results.sizes >= least))

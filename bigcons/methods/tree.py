@@ -268,8 +268,8 @@ class ConsensusTree(ConsensusClusterer):
             self._publish_placed(run, placement, at.state["divisions"], survey, out)
         words = []
         if self.n_clusters_ < K:
-            least = f"{min_size:,} objects" if min_size else "objects"
-            words += [f"only {self.n_clusters_:,} of n_clusters={K:,} clusters have {least}"]
+            least = f" (others would have fewer than {min_size:,})" if min_size else ""
+            words += [f"only {self.n_clusters_:,} of n_clusters={K:,} clusters have objects{least}"]
         if self._is_limit:
             told = f"halves of the partitions confirm {self.n_told_apart_:,} of n_clusters={K:,} clusters"
             words += [f"{told}; more may be real, but these partitions do not show it"]

@@ -86,6 +86,7 @@ def test_tree__is_told_and_drawn_and_kept_by_a_consensus(run):
     assert Path("t.png").read_bytes()[:4] == b"\x89PNG"
     again = run("tree e.zarr -o t.png")
     assert (again.exit_code, "t.png" in again.stderr) == (1, True)
+    assert "use .png, .pdf, .svg, .csv or .parquet" in run("tree e.zarr -o t.jpg").stderr
     assert run("tree e.zarr -o t.csv").exit_code == 0
     written = Path("t.csv").read_text().splitlines()
     assert written[0].split(",") == found.table().column_names
