@@ -148,6 +148,12 @@ class Source:
             total += length
         return total
 
+    def most_rows(self, n_read: int, at_most: int) -> int:
+        """Return the number of rows, if it is unknown ``n_read``; above ``at_most``, all are counted."""
+        for _ in self.batches(n_read, columns=[0]) if self.n_rows is None and n_read > at_most else ():
+            pass
+        return self.n_rows or n_read
+
     @property
     def row_bytes(self) -> float:
         """Approximate memory for reading a row."""

@@ -697,9 +697,7 @@ def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, budget: Da
     # counts, index, index in the task, share, weight, and temporaries
     task = 28 * near.task_entries + max(to_move, to_measure)
     n_tasks = min(engine.n_workers, max(map(len, near.in_rounds(near.fewest_rounds))))
-    budget.check(
-        n_tasks * task, f"{n_tasks} blocks of pairs at once", "use fewer workers or more, smaller tiles"
-    )
+    budget.check(n_tasks * task, f"{n_tasks} blocks of pairs at once", "use fewer workers or smaller tiles")
 
 
 def cut_blocks(pairs: PairTable) -> list[Block]:

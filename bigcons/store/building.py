@@ -458,9 +458,8 @@ def read_long(table: Any, *, budget: DataBudget) -> Content:
             parts[c].append(canonical(column, names[c], where, n_rows))
         parts[2].append(votes if isinstance(votes, np.ndarray) else plain_arrow(votes))
         n_rows += len(votes)
-        n_most = source.n_rows or n_rows
-        # a vote takes 100 bytes while it is read and sorted, with a margin
-        budget.check(100 * n_most, f"the process and {n_most:,} rows or more of {where}", "give fewer")
+        n_most = source.most_rows(n_rows, budget.n_bytes // 100)  # of votes that are read and sorted
+        budget.check(100 * n_most, f"the process and {n_most:,} rows of {where}", "give fewer")
     values, numbers = [], []
     for c in range(2):
         key = joined_ids(parts[c], names[c], where, is_text=source.is_text)
@@ -619,9 +618,9 @@ def read_pairs(table: Source, *, n_objects: int | None = None, budget: DataBudge
             listener.advance(len(part.i))
             seen = part.n_seen > 0
             parts.append(Edges(*(column[seen] for column in part)))
-            needed = PAIR_BYTES * max(n_rows, table.n_rows or 0) + OBJECT_BYTES * (n_objects or 0)
-            remedy = "store them by import_pairs (bigcons import --pairs), which takes memory="
-            budget.check(needed, f"the process and the pairs in {table.where}, which are sorted,", remedy)
+            n_most = table.most_rows(n_rows, budget.n_bytes // PAIR_BYTES)
+            needed = PAIR_BYTES * n_most + OBJECT_BYTES * (n_objects or 0)
+            budget.check(needed, f"the process and the sorted pairs of {table.where}", "give fewer")
     if n_objects is None and (n_rows == 0 or last >= max(1 << 24, 100 * n_rows)):
         # more objects than this, and than this many for each pair, are numbers that are no rows
         what = f"{table.where} has {n_rows:,} pairs and a largest object {last:,}; number from 0, or give"
