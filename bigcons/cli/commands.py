@@ -18,7 +18,7 @@ from bigcons.cli import options as cli
 from bigcons.cli.options import CHOSEN, PATH, READING, argument, command, emit, option, output_option, table
 from bigcons.disk.schema import OF_RUN
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
-from bigcons.memory import PROCESS_BYTES, check_all, parse_size, release_unused
+from bigcons.memory import PROCESS_BYTES, DataBudget, check_all, parse_size, release_unused
 
 
 @command(
@@ -382,10 +382,12 @@ def sample(ensemble: str, out: str, per_object: float, overwrite: bool, **option
     same cluster, for use with `bigcons solve --pairs`. `bigcons.coassociation.sample` also takes a share of
     all pairs or their number.
     """
+    from bigcons.coassociation import counts
+
+    # as much again, or more, is for pairs
+    DataBudget(parse_size(options["memory"])).check(counts.COUNTING_BYTES, "processes that count pairs", "")
     with cli.telling_finished(out, "call", overwrite):
-        pairs = bc.coassociation.sample(
-            ensemble, per_object=per_object, **options, out=out, overwrite=overwrite
-        )
+        pairs = counts.sample(ensemble, per_object=per_object, **options, out=out, overwrite=overwrite)
     facts = {"n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, "per_object": per_object}
     emit({"kind": "pairs", "path": out, **facts})
 

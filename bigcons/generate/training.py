@@ -456,7 +456,9 @@ def train_centers(
     features = np.unique(encoding.columns_of_numbers(), return_inverse=True)[1]
     n_varying, width = int(features.max()) + 1, len(features)
     if scheme.n_features is not None and scheme.n_features > n_varying:
-        raise InvalidInputError(f"n_features={scheme.n_features}: only {n_varying} features vary; use fewer.")
+        raise InvalidInputError(
+            f"n_features={scheme.n_features} but only {n_varying} features vary; use fewer."
+        )
     scheme = replace(scheme, features=tuple(features.tolist()))
     if isinstance(rows[0], np.ndarray):
         points, unscaled = np.empty((len(rows[0]), scaling.width), np.float32), rows.pop()
