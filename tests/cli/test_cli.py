@@ -126,11 +126,12 @@ def test_import__stores_tables_of_memberships(ran, run, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "n_pairs"), [("--per-object 10", 1500), ("", 4500)])
-def test_sample__counts_as_many_pairs_as_asked(ensemble, ran, options, n_pairs):
+def test_sample__counts_as_many_pairs_as_asked(ensemble, run, ran, options, n_pairs):
     result = ran(f"sample {ensemble} -o pairs.zarr {options}")
     # pairs that no partition sees are left out
     assert 0.95 * n_pairs < result["n_pairs"] <= n_pairs + 1
     assert bigcons.PairTable.open("pairs.zarr").n_pairs == result["n_pairs"]
+    assert "need 250 MB" in run(f"sample {ensemble} -o p.zarr --memory 1MB").stderr
 
 
 def test_solve__is_the_library_call(consensus, ensemble):

@@ -34,14 +34,12 @@ def test_blocks__round_trip_by_generation(arrays):
         arrays.read(0, BLOCK)
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda c: c[:-1], lambda c: c[1:], lambda c: b"", lambda c: b"\1" + c[1:]]
-)
-def test_file_blocks__reject_damage(tmp_path, damage):
+@pytest.mark.parametrize("cut", [lambda c: c[:-1], lambda c: c[1:], lambda c: b"", lambda c: b"\1" + c[1:]])
+def test_file_blocks__reject_damage(tmp_path, cut):
     arrays = FileBlocks(tmp_path, 3)
     arrays.write(0, BLOCK, ROWS)
     file = tmp_path / "generation-0" / "block-2"
-    file.write_bytes(damage(file.read_bytes()))
+    file.write_bytes(cut(file.read_bytes()))
     with pytest.raises(CorruptStoreError, match=r"block-2 is (damaged|truncated)"):
         arrays.read(0, BLOCK)
 
