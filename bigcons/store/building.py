@@ -311,7 +311,7 @@ def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
         raise InvalidIdsError(f"{what}; {remedy}.", column=name)
     refuse_other_type(known, ids, where)
     values = pa.concat_arrays([known.hold().values, ids.hold().values])
-    refuse_repeated_ids(values, known.facts.name, f"the ensemble with {where}")
+    refuse_repeated_ids(values, known.facts.name, f"the ensemble with {where}, which may be in it already")
     return known.others(values)
 
 
