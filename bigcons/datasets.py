@@ -203,9 +203,7 @@ class PlantedFeatures(_Planted):
         n_classes = len(self.shares)
         rank = np.argsort(np.argsort(self.shares)[::-1])
         classes = np.repeat(np.arange(n_classes), rank + 1)
-        weights = [
-            share * rng.dirichlet(np.full(r + 1, 5.0)) for share, r in zip(self.shares, rank, strict=True)
-        ]
+        weights = [s * rng.dirichlet(np.full(r + 1, 5.0)) for s, r in zip(self.shares, rank, strict=True)]
         widths = np.geomspace(0.3, 1.0, n_classes)[rank]
         centers = self.separation * _directions(rng, n_classes, self.n_features)
         offsets = self.spread * _directions(rng, len(classes), self.n_features)

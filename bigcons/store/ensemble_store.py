@@ -22,7 +22,7 @@ from bigcons.disk.files import MOST_JSON_BYTES, Place, corrupt, decoding, parse_
 from bigcons.disk.places import local_path
 from bigcons.disk.schema import MISSING, arrays_of, chunk_columns
 from bigcons.errors import InvalidInputError
-from bigcons.io.columns import Ids, canonical
+from bigcons.io.columns import Ids, canonical, digest_of_ids
 from bigcons.io.labels import Encoding, label_dtype, observed, rechunk
 from bigcons.io.sources import footer_of
 from bigcons.memory import Block, row_blocks
@@ -373,8 +373,7 @@ def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None
         for number, rows in enumerate(rechunk(content.blocks, header.chunk_rows)):
             block = rows.astype(header.dtype, copy=False)
             if is_parquet:
-                write(number, block)
-                total += header.digest(Block(number, start, start + len(block)), block)
+                total += write(number, block)
             else:
                 written |= stored.write(start, block)
             start += len(block)
@@ -396,20 +395,23 @@ def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None
 
 def _parts_writer(
     folder: Place, header: Header, categories: Categories, footers: list[int]
-) -> Callable[[int, np.ndarray], None]:
+) -> Callable[[int, np.ndarray], int]:
     """Return the function that writes a chunk of rows, by its number, and their ids as a Parquet file.
 
-    It appends the CRC-32 of the file's footer to ``footers``.
+    It appends the CRC-32 of the file's footer, which has the digests of both, to ``footers``, and returns
+    that of the rows.
     """
     import pyarrow as pa
     from pyarrow import parquet
 
     schema, ids = _schema_of(header, categories), header.ids
 
-    def write(number: int, block: np.ndarray) -> None:
+    def write(number: int, block: np.ndarray) -> int:
         path = local_path(str(folder / part_name(number)))
         start = number * header.chunk_rows
         columns = [] if ids is None else [ids.read(start, start + len(block))]
+        digest, of_ids = header.digest(Block(number, start, 0), block), digest_of_ids(columns)[0]
+        marked = schema.with_metadata({"bigcons": f"{digest_text(digest)} {of_ids}"})
         for codes, values in zip(np.ascontiguousarray(block.T), categories, strict=True):
             missing = codes < 0
             if values is None:
@@ -421,10 +423,11 @@ def _parts_writer(
                 columns.append(pa.array(values.astype(np.int64)[codes], mask=missing))
         how: dict[str, Any] = {"compression": "zstd", "use_dictionary": header.names}
         how |= {"write_statistics": False, "write_page_checksum": True}
-        with parquet.ParquetWriter(path, schema, **how) as writer:
-            table = pa.Table.from_arrays(columns, schema=schema)
+        with parquet.ParquetWriter(path, marked, **how) as writer:
+            table = pa.Table.from_arrays(columns, schema=marked)
             writer.write_table(table, row_group_size=max(len(block), 1))
         footers.append(zlib.crc32(footer_of(path)))
+        return digest
 
     return write
 
