@@ -115,9 +115,7 @@ def sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndar
 def take_rows(column: Any, rows: np.ndarray) -> np.ndarray:
     """Return ascending rows of what can be sliced; blocks without one are not read."""
     blocks = [block for block in row_blocks(column.shape[0], BLOCK_ROWS) if block.rows_of(rows).size]
-    return np.concatenate(
-        [np.asarray(column[block.start : block.stop])[block.rows_of(rows)] for block in blocks]
-    )
+    return np.concatenate([np.asarray(column[b.start : b.stop])[b.rows_of(rows)] for b in blocks])
 
 
 def sample_words(n_shown: int, n_total: int, order: str) -> str:

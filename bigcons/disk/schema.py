@@ -53,7 +53,8 @@ BODIES = {
         "count": ("n_objects", "n_clusters", "chunk_rows"),
         "flag": ("has_memberships",),
         "text": ("digest",),
-        "object": ("history", "parameters", "results", "provenance", "files", "crc32c"),
+        "lists": ("history",),
+        "object": ("parameters", "results", "provenance", "files", "crc32c"),
         "object or null": ("trust", "ids"),  # temperature, and the columns of the tables below
     },
 }
@@ -184,6 +185,7 @@ def check_body(kind: str, body: Mapping[str, Any]) -> None:
                 "texts": isinstance(value, list) and {*map(type, value)} == {str},
                 "counts": isinstance(value, list) and {*map(type, value)} == {int},
                 "object": isinstance(value, dict),
+                "lists": isinstance(value, dict) and {*map(type, value.values())} <= {list},
                 "null": value is None,
             }
             if not any(fits[one] for one in types.split(" or ")):
