@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -40,6 +41,7 @@ FirstClusters = Callable[[np.ndarray, int, int, int], np.ndarray]
 """The clusters (rows,) of a start, by labels (rows, M), the number of clusters, the seed and the start."""
 
 
+@dataclass(eq=False)
 class Tables(Method):
     """Batch assignment: a pass moves every object to its best cluster under fixed tables.
 
@@ -52,14 +54,11 @@ class Tables(Method):
     carried_dtype = "<i4"
     lower_is_better = True
 
-    def __init__(
-        self, name: str, offsets: np.ndarray, n_clusters: int, weights: Weights | None = None
-    ) -> None:
-        self.name = name
-        self.offsets = offsets
-        self.n_clusters = n_clusters
-        self.weights = weights
-        self.first: FirstClusters = first_partition
+    name: str
+    offsets: np.ndarray
+    n_clusters: int
+    weights: Weights | None = None
+    first: FirstClusters = first_partition
 
     @abstractmethod
     def table(self, T: np.ndarray, sizes: np.ndarray) -> np.ndarray:

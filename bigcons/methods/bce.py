@@ -8,6 +8,7 @@ these: column ``k`` sums to 1 over the base clusters of each partition.
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -150,6 +151,7 @@ class BCE(PassClusterer):
         )
 
 
+@dataclass(eq=False)
 class VariationalBCE(Method):
     """The E-step of a block and the M-step of its sums.
 
@@ -160,22 +162,16 @@ class VariationalBCE(Method):
 
     name = "BCE"
 
-    def __init__(
-        self,
-        offsets: np.ndarray,
-        n_clusters: int,
-        *,
-        init: str,
-        smoothing: float,
-        update_alpha: bool,
-        relaxation: float = RELAXATION,
-    ) -> None:
-        self.offsets = offsets
-        self.n_carried = n_clusters
-        self.init = init
-        self.smoothing = smoothing
-        self.update_alpha = update_alpha
-        self.relaxation = relaxation
+    offsets: np.ndarray
+    n_clusters: int
+    _: KW_ONLY
+    init: str
+    smoothing: float
+    update_alpha: bool
+    relaxation: float = RELAXATION
+
+    def __post_init__(self) -> None:
+        self.n_carried = self.n_clusters
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
         """Return the first state of start ``number``, from rows of labels (rows, M).
@@ -184,7 +180,7 @@ class VariationalBCE(Method):
         `first_partition`; undecided ones are spread evenly. Or as the authors' code draws it: alpha from the
         spacings of [0, 1], beta from Dirichlet distributions with the label frequencies as parameters.
         """
-        offsets, K = self.offsets, self.n_carried
+        offsets, K = self.offsets, self.n_clusters
         if self.init == "partition":
             clusters = first_partition(labels, K, seed, number)
             return state_of(expected_counts(labels, offsets, clusters, K)[0], offsets), None
