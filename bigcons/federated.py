@@ -652,7 +652,7 @@ def fit_columns(
             log_prior = SMOOTHING * sum(answer["log_prior"] for answer in answers)
             objective = float(stats["bound"]) + n_labeled * bce.log_normalizer(alpha) + log_prior
             record = {"objective": objective, "sum_alpha": float(alpha.sum())}
-            start.settled = passes.gains_little(start.records[-1] if start.records else None, record, tol)
+            start.settled = method.is_settled(start.records[-1] if start.records else None, record, tol)
             start.records.append(record)
             smoothing, relaxation = SMOOTHING, bce.relaxation_of(before, relaxation, objective)
             alpha = bce.further_alpha(alpha, stats["log_means"], n_labeled, relaxation)

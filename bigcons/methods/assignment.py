@@ -645,7 +645,6 @@ class IPC(IVC):
         (clusters, records, converged), objectives = best_start(
             engine.map(restart, range(1 if is_given else self.n_init)),
             lambda result: result[1][-1]["objective"],
-            lower_is_better=False,
         )
         self._set_results(records, objectives, converged=converged)
         self._publish(ensemble, clusters, survey.unlabeled, out)

@@ -501,7 +501,7 @@ class GibbsBCE(ConsensusClusterer):
                 listener.advance(1)
                 return chain[0]
 
-            best, starts = best_start(chains, objective, lower_is_better=False)
+            best, starts = best_start(chains, objective)
         self.start_objectives_: list[float] = starts
         mean, log_likelihoods, memberships = best
         self.alpha_: float = alpha

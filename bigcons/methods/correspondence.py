@@ -146,7 +146,7 @@ class Alternating(Correspondence):
         order = np.lexsort((draws, np.abs(n_own - K), n_own < K))
         starts = order[: 1 if self._is_fine else self.n_init]
         with closing(local_engine(engine).map(start, starts.tolist())) as found:
-            return best_start(found, lambda grouping: grouping.objective, lower_is_better=False)
+            return best_start(found, lambda grouping: grouping.objective)
 
     def _alternate(
         self, similarity: np.ndarray, offsets: np.ndarray, groups: np.ndarray, times: np.ndarray

@@ -45,7 +45,7 @@ from bigcons.io.labels import observed
 from bigcons.memory import DEFAULT_DATA_BYTES, Block
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold, one_thread
-from bigcons.run.passes import Counts, History, Run, Stats, add_stats, as_history
+from bigcons.run.passes import Counts, History, Run, as_history
 from bigcons.run.survey import MemoryPlan, Survey, block_label_bytes
 from bigcons.seeding import generator
 from bigcons.store.ensemble import Ensemble
@@ -545,10 +545,8 @@ def count_nearest(
     """Return the counts of the clusters of all objects, of the nearest of the centers (K, columns)."""
     offsets = run.data.offsets
 
-    def count_block(block: Block) -> Stats:
+    def count_block(block: Block) -> Counts:
         labels = run.data.read(block.start, block.stop)
-        counts, sizes = counts_of(labels, offsets, embedding.labels_of(labels, centers), n_clusters, weights)
-        return {"counts": counts, "sizes": sizes}
+        return counts_of(labels, offsets, embedding.labels_of(labels, centers), n_clusters, weights)
 
-    stats = fold(run.engine, run.blocks, count_block, add_stats)
-    return stats["counts"], stats["sizes"]
+    return fold(run.engine, run.blocks, count_block, lambda a, b: (a[0] + b[0], a[1] + b[1]))

@@ -327,7 +327,9 @@ class Method(ABC):
 
     def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:
         """Return whether to stop after the pass of ``record``: it gained at most ``tol`` of the objective."""
-        return gains_little(previous, record, tol)
+        if previous is None:
+            return False
+        return record["objective"] - previous["objective"] <= tol * abs(record["objective"])
 
 
 class OnSample(NamedTuple):
@@ -452,26 +454,16 @@ def part_of(state: State, part: str) -> State:
     }
 
 
-def gains_little(previous: Record | None, record: Record, tol: float) -> bool:
-    """Return whether the objective rose by at most ``tol`` of itself: a rule for `Method.is_settled`."""
-    if previous is None:
-        return False
-    return record["objective"] - previous["objective"] <= tol * abs(record["objective"])
-
-
-def best_start(
-    starts: Iterable[Start], objective: Callable[[Start], float], *, lower_is_better: bool = True
-) -> tuple[Start, list[float]]:
-    """Return the best start, the first in case of ties, and the objectives of all, in order.
+def best_start(starts: Iterable[Start], objective: Callable[[Start], float]) -> tuple[Start, list[float]]:
+    """Return the start of the highest objective, the first in case of ties, and those of all, in order.
 
     Holds at most two starts at a time.
     """
-    sign = 1.0 if lower_is_better else -1.0
     best: list[Start] = []
     objectives: list[float] = []
-    least = float("inf")
+    most = float("-inf")
     for start in starts:
         objectives.append(float(objective(start)))
-        if sign * objectives[-1] < least or not best:
-            best, least = [start], sign * objectives[-1]
+        if objectives[-1] > most or not best:
+            best, most = [start], objectives[-1]
     return best[0], objectives
