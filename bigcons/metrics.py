@@ -823,8 +823,8 @@ def compactness(features: object, labels: Any, *, client: object = None) -> floa
                         sums[cluster] += distances.sum() / (2 if is_same else 1)  # there, each pair twice
         return sums
 
-    with open_engine(client) as engine, progress("visit pairs", data.n_objects) as listener:
-        distances = fold(engine, data.blocks(), sums_of_block, np.add, progress=listener)
+    with open_engine(client) as engine:
+        distances = fold(engine, data.blocks(), sums_of_block, np.add, progress="visit pairs")
     n_pairs = np.maximum(sizes * (sizes - 1.0) / 2.0, 1.0)  # a single object: 0 / 1
     return float((sizes * distances / n_pairs).sum() / sizes.sum())
 
@@ -975,8 +975,8 @@ def overlap_and_sizes(memberships: Any, threshold: float, client: object) -> tup
         weights = rows.read(block, threshold)
         return np.concatenate([np.einsum("ia,ib->ab", weights, weights), [weights.sum(axis=0)]])
 
-    with open_engine(client) as engine, progress("overlap of clusters", rows.n_objects) as listener:
-        sums = fold(engine, rows.blocks(), overlap_of_block, np.add, progress=listener)
+    with open_engine(client) as engine:
+        sums = fold(engine, rows.blocks(), overlap_of_block, np.add, progress="overlap of clusters")
     joint, sizes = sums[:-1], sums[-1]
     overlap = np.divide(joint, sizes[:, None], out=np.zeros_like(joint), where=sizes[:, None] > 0)
     np.fill_diagonal(overlap, 1.0)

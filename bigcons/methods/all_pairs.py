@@ -164,8 +164,7 @@ class AllPairs(Passes):
             arrays.write(0, block, memberships)
             return agreement_sums(labels, data.offsets, memberships, solved.sums.weights)
 
-        with progress("start of PCC", data.n_objects) as listener:
-            sums = fold(run.engine, run.blocks, write_first, add_sums, progress=listener)
+        sums = fold(run.engine, run.blocks, write_first, add_sums, progress="start of PCC")
         return packed_sums(sums), solved.start_objectives
 
     def one_pass(self, run: Run, at: Iterate, listener: Progress) -> Step:

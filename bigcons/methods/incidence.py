@@ -104,8 +104,8 @@ def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None
         labels = ensemble.read(block.start, block.stop)
         return block_overlaps(labels, offsets, None if weigh is None else weigh(labels))
 
-    with progress("overlaps of base clusters", ensemble.n_objects) as listener:
-        table = fold(engine, ensemble.blocks(), overlaps_of, operator.iadd, progress=listener)
+    step = "overlaps of base clusters"
+    table = fold(engine, ensemble.blocks(), overlaps_of, operator.iadd, progress=step)
     mirror(table)
     return table
 
@@ -147,8 +147,7 @@ def fold_sizes(ensemble: Ensemble, engine: Engine, weigh: Weigh) -> np.ndarray:
         add_sizes(labels, offsets, weights, sizes)
         return sizes
 
-    with progress("sizes of base clusters", ensemble.n_objects) as listener:
-        return fold(engine, ensemble.blocks(), sizes_of, operator.iadd, progress=listener)
+    return fold(engine, ensemble.blocks(), sizes_of, operator.iadd, progress="sizes of base clusters")
 
 
 def votes_of(
@@ -390,7 +389,7 @@ def find_centers(
     summed squared moves of the centers are at most `MOVE_TOL` times the mean variance of the columns.
     """
     rows, labeled = embedding.rows_of(sample)
-    n_sampled, further, what = len(sample), extra, "k-means of the embedding"
+    n_sampled, further = len(sample), extra
     if len(extra[0]) > n_sampled < ensemble.n_objects:
         draw = generator(seed, "embedding.base_clusters")
         chosen = np.sort(draw.choice(len(extra[0]), n_sampled, replace=False, shuffle=False))
@@ -409,8 +408,8 @@ def find_centers(
         def visit(block: Block) -> spectra.RowSums:
             return spectra.assign(*embedding.rows_of(ensemble.read(block.start, block.stop)), centers)[1]
 
-        with progress(what, ensemble.n_objects) as listener:
-            sums = fold(engine, ensemble.blocks(), visit, spectra.RowSums.plus, progress=listener)
+        step = "k-means of the embedding"
+        sums = fold(engine, ensemble.blocks(), visit, spectra.RowSums.plus, progress=step)
         return sums.plus(spectra.assign(*extra, centers)[1])
 
     threshold = MOVE_TOL * float(np.var(rows, axis=0).mean())

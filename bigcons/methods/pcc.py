@@ -54,7 +54,7 @@ from bigcons.memory import (
 )
 from bigcons.methods import all_pairs
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
-from bigcons.progress import Progress, progress
+from bigcons.progress import Progress
 from bigcons.run import passes
 from bigcons.run.engine import Engine, fold, local_engine
 from bigcons.run.passes import Run
@@ -489,12 +489,11 @@ class Neighborhoods(NamedTuple):
             weight = float(rows.n_seen.sum(dtype=np.float64))
             return [np.flatnonzero(is_neighbor).tolist()], weight, len(rows.indices)
 
-        with progress("blocks of pairs", pairs.n_objects) as listener:
-            neighbors, weight, entries = fold(
-                *(engine, blocks, find_borders),
-                lambda a, b: (a[0] + b[0], a[1] + b[1], max(a[2], b[2])),
-                progress=listener,
-            )
+        neighbors, weight, entries = fold(
+            *(engine, blocks, find_borders),
+            lambda a, b: (a[0] + b[0], a[1] + b[1], max(a[2], b[2])),
+            progress="blocks of pairs",
+        )
         colors: list[int] = []
         for block, others in enumerate(neighbors):
             taken = {colors[other] for other in others if other < block}
@@ -539,10 +538,7 @@ class Neighborhoods(NamedTuple):
         if not within:
             shifts[known[0]] = -self.pairs.n_objects
         rows = self.pairs.read(self.blocks[known[0]].start, self.blocks[known[0]].stop)
-        starts, numbers = (
-            np.array([block.start for block in self.blocks], np.int32),
-            np.empty_like(rows.indices),
-        )
+        starts, numbers = np.array([b.start for b in self.blocks], np.int32), np.empty_like(rows.indices)
         pair_descent.renumber(rows.indices, starts, shifts, numbers)
         weights = rows.n_seen.astype(np.float32)
         return rows.indptr, numbers, rows.n_agree / weights, weights

@@ -17,13 +17,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import cache
 from typing import Any, Protocol, Self, TypeVar
 
 from bigcons.errors import InvalidInputError
 from bigcons.memory import Block
 from bigcons.progress import Progress
+from bigcons.progress import progress as show
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -206,7 +207,7 @@ def fold(
     sums_of_block: Callable[[Block], Sums],
     combine: Callable[[Sums, Sums], Sums],
     *,
-    progress: Progress | None = None,
+    progress: Progress | str | None = None,
 ) -> Sums:
     """Return ``sums_of_block`` of all blocks combined: within groups first, then those of the groups.
 
@@ -214,7 +215,8 @@ def fold(
     of the blocks left, at most 8: few results are collected, and workers finish together
     (``benchmarks/workers.py --simulate``). The groups depend on the number of blocks alone and are combined
     from the first to the last, so that floating-point sums are equal bit for bit on every engine. ``combine``
-    may modify and return its first argument.
+    may modify and return its first argument. ``progress`` hears of each block; a text names a step of its
+    own.
     """
     if not blocks:
         raise ValueError("a fold needs at least one block")
@@ -233,12 +235,13 @@ def fold(
         return sums
 
     total: Sums | None = None
-    with closing(engine.map(sums_of_group, groups)) as results:
+    n_rows = blocks[-1].stop - blocks[0].start
+    step = show(progress, n_rows) if isinstance(progress, str) else nullcontext(progress or Progress())
+    with closing(engine.map(sums_of_group, groups)) as results, step as listener:
         for group, sums in zip(groups, results, strict=True):
             total = sums if total is None else combine(total, sums)
-            if progress is not None:
-                for block in group:
-                    progress.advance(block.n_rows)
+            for block in group:
+                listener.advance(block.n_rows)
     assert total is not None  # noqa: S101 - blocks is not empty
     return total
 

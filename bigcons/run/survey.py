@@ -27,7 +27,6 @@ from bigcons.memory import (
     format_size,
     parse_size,
 )  # fmt: skip
-from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
 from bigcons.seeding import draw_rows, generator
 from bigcons.store.ensemble import Ensemble
@@ -424,10 +423,7 @@ def take_survey(
         links = np.concatenate([np.equal.outer(np.unique(group), group) for group in (a[2], b[2])])
         return a[0] + b[0], a[1] + b[1], linked(links), drawing.add(a[3], b[3])
 
-    with progress("survey", n) as listener:
-        firsts, unlabeled, group, drawn = fold(
-            engine, ensemble.blocks(), survey_block, add, progress=listener
-        )
+    firsts, unlabeled, group, drawn = fold(engine, ensemble.blocks(), survey_block, add, progress="survey")
     sizes = np.bincount(group, firsts).astype(np.int64)  # of objects, by their first labels
     groups = np.sort(sizes[sizes > 0])[::-1]
     survey = Survey(RowSet(unlabeled), *drawing.finish(drawn))
