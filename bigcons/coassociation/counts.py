@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from bigcons.errors import InvalidInputError
 from bigcons.io.sources import refuse_inputs
 from bigcons.memory import TILE_ROWS, Block, DataBudget, parse_size, row_blocks, rows_within
 from bigcons.progress import progress
-from bigcons.run.engine import Engine, open_engine
+from bigcons.run.engine import Engine, map_with_progress, open_engine
 from bigcons.seeding import SeedLike, generator, resolve_seed
 from bigcons.store import pair_rows
 from bigcons.store.ensemble import Ensemble, as_ensemble
@@ -159,14 +159,13 @@ def dense_of_rows(
     def count_tile(tile: tuple[Block, Block]) -> Counts:
         return count_all(*(labels[block.start : block.stop] for block in tile))
 
-    with open_engine(client) as engine, progress("count all pairs", len(tiles), "tiles") as listener:
-        counts = engine.map(count_tile, tiles)
-        for (block, other), (agree, seen) in zip(tiles, counts, strict=True):
+    with open_engine(client) as engine:
+        counts = map_with_progress(engine, count_tile, tiles, "count all pairs", "tiles")
+        for (block, other), (agree, seen) in counts:
             at_rows, at_columns = slice(block.start, block.stop), slice(other.start, other.stop)
             for matrix, tile in ((n_agree, agree), (n_seen, seen)):
                 matrix[at_rows, at_columns] = tile
                 matrix[at_columns, at_rows] = tile.T
-            listener.advance(1)
     return n_agree, n_seen
 
 
@@ -214,11 +213,9 @@ def condensed_distances(
     n, filled = len(rows), 0
     distances = np.empty(n * (n - 1) // 2)
     bands = row_blocks(n, max(PAIRS_PER_TASK // max(n, 1), 1))
-    with progress("distances", n) as listener:
-        for band, part in zip(bands, engine.map(distances_of_band, bands), strict=True):
-            distances[filled : filled + len(part)] = part
-            filled += len(part)
-            listener.advance(band.n_rows)
+    for _, part in map_with_progress(engine, distances_of_band, bands, "distances"):
+        distances[filled : filled + len(part)] = part
+        filled += len(part)
     return distances
 
 
@@ -448,12 +445,6 @@ def _sample_tiles(
         columns = (np.concatenate(parts) for parts in zip(*entries, strict=True))
         return pair_rows.rows_of_entries(*columns, n_rows=block.n_rows, n_objects=n)
 
-    def parts() -> Iterator[pair_rows.Rows]:
-        with progress("sample pairs", n) as listener:
-            for block, part in zip(blocks, engine.map(rows_of_block, blocks), strict=True):
-                yield part
-                listener.advance(block.n_rows)
-
     facts = {
         "n_objects": n,
         "counts_dtype": pair_rows.counts_dtype(ensemble.n_partitions).name,
@@ -462,7 +453,8 @@ def _sample_tiles(
         "chunk_entries": 1 << min(max((2 * n_pairs * rows_per_block // n).bit_length() - 1, 16), 20),
         "provenance": provenance,
     }
-    return PairTable.store_blocks(out, parts(), facts, overwrite=overwrite)
+    parts = (part for _, part in map_with_progress(engine, rows_of_block, blocks, "sample pairs"))
+    return PairTable.store_blocks(out, parts, facts, overwrite=overwrite)
 
 
 def block_graph(n_blocks: int, degree: int, rng: np.random.Generator) -> list[set[int]]:

@@ -18,8 +18,7 @@ from bigcons.coassociation.counts import NORMALIZATIONS, PAIRS_PER_TASK
 from bigcons.errors import InvalidInputError
 from bigcons.io.features import Features, open_features
 from bigcons.memory import Block, DataBudget, parse_size, row_blocks
-from bigcons.progress import progress
-from bigcons.run.engine import open_engine
+from bigcons.run.engine import map_with_progress, open_engine
 from bigcons.store.ensemble import as_ensemble
 from bigcons.validation import check_choice, check_flag, check_partition_weights
 
@@ -113,7 +112,8 @@ def did_matrix(
         n_excluding = M if exclude_self else 0
         nearest, to_next = np.full((n_excluding, n), -1, np.int32), np.full((n_excluding, n), np.inf)
 
-        def measure(members: np.ndarray) -> tuple[float, SpanningTree] | None:
+        def measure(cluster: tuple[int, np.ndarray]) -> tuple[float, SpanningTree] | None:
+            _, members = cluster
             if len(members) < 3:
                 return None
             tree = spanning_tree(points[members])
@@ -122,17 +122,15 @@ def did_matrix(
         clusters = [
             (u, members) for u in range(M if by_increments else 0) for members in _clusters_of(labels[u])
         ]
-        with progress("increments", len(clusters), "clusters") as listener:
-            measured = engine.map(measure, (members for _, members in clusters))
-            for (u, members), cluster in zip(clusters, measured, strict=True):
-                if cluster is None:  # too small to have increments
-                    labels[u, members] = -1
-                    continue
-                means[offsets[u] + labels[u, members[0]]], tree = cluster
-                to_nearest[u, members] = tree.distance
-                if exclude_self:
-                    nearest[u, members], to_next[u, members] = members[tree.nearest], tree.next_distance
-                listener.advance(1)
+        measured = map_with_progress(engine, measure, clusters, "increments", "clusters")
+        for (u, members), cluster in measured:
+            if cluster is None:  # too small to have increments
+                labels[u, members] = -1
+                continue
+            means[offsets[u] + labels[u, members[0]]], tree = cluster
+            to_nearest[u, members] = tree.distance
+            if exclude_self:
+                nearest[u, members], to_next[u, members] = members[tree.nearest], tree.next_distance
 
         def rows_of_band(band: Block) -> np.ndarray:
             """Return the rows of the matrix of a band of objects."""
@@ -155,10 +153,8 @@ def did_matrix(
             return np.divide(total, seen, out=total, where=seen > 0)
 
         matrix, bands = np.empty((n, n)), row_blocks(n, max(PAIRS_PER_TASK // n, 1))
-        with progress("increments of pairs", n) as listener:
-            for band, rows in zip(bands, engine.map(rows_of_band, bands), strict=True):
-                matrix[band.start : band.stop] = rows
-                listener.advance(band.n_rows)
+        for band, rows in map_with_progress(engine, rows_of_band, bands, "increments of pairs"):
+            matrix[band.start : band.stop] = rows
     return matrix
 
 
@@ -203,11 +199,10 @@ def did_ranking(
             total += 0.5 * np.log(n) + (len(members) * np.log(n / len(members)) if label_code else 0.0)
         return total
 
-    with open_engine(client) as engine, progress("rank partitions", ensemble.n_partitions) as listener:
-        lengths = np.empty(ensemble.n_partitions)
-        for u, length in enumerate(engine.map(description_length, np.ascontiguousarray(labels.T))):
-            lengths[u] = length
-            listener.advance(1)
+    columns = list(np.ascontiguousarray(labels.T))
+    with open_engine(client) as engine:
+        ranked = map_with_progress(engine, description_length, columns, "rank partitions", "partitions")
+        lengths = np.array([length for _, length in ranked])
     return np.argsort(lengths, kind="stable"), lengths
 
 

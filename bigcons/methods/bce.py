@@ -7,7 +7,6 @@ these: column ``k`` sums to 1 over the base clusters of each partition.
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,8 +18,7 @@ from bigcons.kernels.cluster_tables import count_shares, padded, respond, respon
 from bigcons.memory import DEFAULT_DATA_BYTES
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.pass_clusterer import CERTAINTY, PassClusterer, expected_counts, first_partition, spread
-from bigcons.progress import progress
-from bigcons.run.engine import Engine, stop_if_cancelled
+from bigcons.run.engine import Engine, map_with_progress, stop_if_cancelled
 from bigcons.run.passes import Method, Record, State, Stats, best_start
 from bigcons.run.results import Output
 from bigcons.run.survey import MemoryPlan, label_bytes, take_survey
@@ -492,16 +490,8 @@ class GibbsBCE(ConsensusClusterer):
         def run(number: int) -> tuple[float, list[float], np.ndarray]:
             return sampler.run(ensemble.read(0, n), ensemble.offsets, number)
 
-        with (
-            progress("GibbsBCE", self.n_init, "chains") as listener,
-            closing(engine.map(run, range(self.n_init))) as chains,
-        ):
-
-            def objective(chain: tuple[float, list[float], np.ndarray]) -> float:
-                listener.advance(1)
-                return chain[0]
-
-            best, starts = best_start(chains, objective)
+        chains = map_with_progress(engine, run, range(self.n_init), "GibbsBCE", "chains")
+        (_, best), starts = best_start(chains, lambda numbered: numbered[1][0])
         self.start_objectives_: list[float] = starts
         mean, log_likelihoods, memberships = best
         self.alpha_: float = alpha

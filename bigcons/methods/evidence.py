@@ -19,7 +19,7 @@ from bigcons.methods.base import ConsensusClusterer, MethodInfo
 from bigcons.methods.incidence import weights_of
 from bigcons.methods.tree import ConsensusTree
 from bigcons.progress import progress
-from bigcons.run.engine import Engine
+from bigcons.run.engine import Engine, map_with_progress
 from bigcons.run.results import Output
 from bigcons.run.survey import MemoryPlan, block_label_bytes, data_budget, take_survey
 from bigcons.seeding import generator
@@ -410,7 +410,6 @@ def unique_rows(
     numbers: dict[bytes, int] = {}
     row_of_object = np.empty(ensemble.n_objects, np.int32)
     row_bytes = ensemble.dtype.itemsize * ensemble.n_partitions
-    blocks = ensemble.blocks()
 
     def distinct_of(block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Return a block's rows that have a label, each once, and the number of each object's, -1 without."""
@@ -424,14 +423,12 @@ def unique_rows(
         numbers_in_block[labeled] = np.argsort(order)[code]
         return labels[labeled[first[order]]], numbers_in_block
 
-    distinct = engine.map(distinct_of, blocks)
-    with progress("distinct rows", ensemble.n_objects) as listener, closing(distinct):
-        for block, (rows, number_in_block) in zip(blocks, distinct, strict=True):
-            found = [numbers.setdefault(row.tobytes(), len(numbers)) for row in rows]
-            needed = (2 * row_bytes + 200) * len(numbers) + row_of_object.nbytes
-            budget.check(needed, f"the labels of {len(numbers):,} or more distinct rows", remedy)
-            row_of_object[block.start : block.stop] = np.array([*found, -1], np.int32)[number_in_block]
-            listener.advance(block.n_rows)
+    blocks, step = ensemble.blocks(), "distinct rows"
+    for block, (rows, number_in_block) in map_with_progress(engine, distinct_of, blocks, step):
+        found = [numbers.setdefault(row.tobytes(), len(numbers)) for row in rows]
+        needed = (2 * row_bytes + 200) * len(numbers) + row_of_object.nbytes
+        budget.check(needed, f"the labels of {len(numbers):,} or more distinct rows", remedy)
+        row_of_object[block.start : block.stop] = np.array([*found, -1], np.int32)[number_in_block]
     labels = np.frombuffer(b"".join(numbers), ensemble.dtype).reshape(-1, ensemble.n_partitions)
     sizes = np.bincount(row_of_object[row_of_object >= 0], minlength=len(labels))
     return UniqueRows(labels, sizes, row_of_object)
@@ -749,14 +746,12 @@ def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:
         a, b = divmod(int(np.argmin(values)), right.n_rows)
         return float(values.min()), left.start + a, right.start + b
 
-    candidates = engine.map(least_of, tiles)
-    with progress("least similar pair", len(tiles), "tiles") as listener, closing(candidates):
-        least = (np.inf, 0, 0)
-        for (left, _), candidate in zip(tiles, candidates, strict=True):
-            if least[0] == 0.0 and least[1] <= left.start:
-                break  # no later pair is less similar, or of a lower row
-            least = min(least, candidate)
-            listener.advance(1)
+    least = (np.inf, 0, 0)
+    candidates = map_with_progress(engine, least_of, tiles, "least similar pair", "tiles")
+    for (left, _), candidate in candidates:
+        if least[0] == 0.0 and least[1] <= left.start:
+            break  # no later pair is less similar, or of a lower row
+        least = min(least, candidate)
     return least[1], least[2]
 
 

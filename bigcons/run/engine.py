@@ -201,6 +201,17 @@ def local_engine(engine: Engine) -> Engine:
     return engine if engine.shares_memory else ThreadsEngine()
 
 
+def map_with_progress(
+    engine: Engine, task: Callable[[Item], Result], items: Sequence[Item], what: str, unit: str = "rows"
+) -> Iterator[tuple[Item, Result]]:
+    """Yield every item with ``task(item)``, in order, and show the step; of blocks the rows count."""
+    sizes = [item.n_rows if isinstance(item, Block) else 1 for item in items]
+    with closing(engine.map(task, items)) as results, show(what, sum(sizes), unit) as listener:
+        for item, size, result in zip(items, sizes, results, strict=True):
+            yield item, result
+            listener.advance(size)
+
+
 def fold(
     engine: Engine,
     blocks: Sequence[Block],
