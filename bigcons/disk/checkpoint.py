@@ -75,17 +75,16 @@ class FileBlocks:
         with disk_errors(place):
             place.write(content, self._seal(generation, block, content))
 
-    def drop(self, generations: Sequence[int], block: Block | None = None) -> None:
-        """Remove generations, or a block of them."""
+    def drop(self, generations: Sequence[int]) -> None:
+        """Remove generations."""
         for generation in generations:
-            self._place(generation, block).remove()
+            (self.folder / f"generation-{generation}").remove()
 
     def _seal(self, generation: int, block: Block, content: Any) -> bytes:
         return _hash(struct.pack("<16sqqI", self.run, generation, block.index, zlib.crc32(content)))
 
-    def _place(self, generation: int, block: Block | None = None) -> Place:
-        folder = self.folder / f"generation-{generation}"
-        return folder if block is None else folder / f"block-{block.index}"
+    def _place(self, generation: int, block: Block) -> Place:
+        return self.folder / f"generation-{generation}" / f"block-{block.index}"
 
 
 class Snapshot(NamedTuple):

@@ -266,15 +266,17 @@ def provenance_at(path: StorePath | Place, kind: str) -> Mapping[str, Any] | Non
 
 
 def is_finished_import(
-    path: StorePath | Place, made: Mapping[str, Any] | None, wanted: Mapping[str, Any]
+    path: StorePath | Place, kind: str, wanted: Mapping[str, Any], overwrite: bool
 ) -> bool:
-    """Return whether what is at ``path`` is the result of an import of files, ``made`` as it is ``wanted``.
+    """Return whether an import of files, made as it is ``wanted``, is at ``path``; refuse what else is there.
 
     Raises StoreExistsError if the import had another source, other options, or another "version" of the
-    source. What else is there, such as an ensemble to which more was appended since, is no such result.
+    source, and for what `refuse_existing` refuses, such as an ensemble to which more was appended since.
     """
-    is_import = made is not None and "version" in wanted and "version" in made and "appended" not in made
-    if made is None or not is_import or made.get("made_by") != wanted["made_by"]:
+    made = (None if overwrite else provenance_at(path, kind)) or {}
+    is_import = "version" in wanted and "version" in made and "appended" not in made
+    if not is_import or made.get("made_by") != wanted["made_by"]:
+        refuse_existing(path, overwrite, kind)
         return False
     found, asked = ({"source": of["source"], **of["options"]} for of in (made, wanted))
     told = differences(found, {**dict.fromkeys(found), **asked})

@@ -711,10 +711,7 @@ def import_labels(
 def _prepared(out: StorePath, overwrite: bool, provenance: dict[str, Any], source: Any) -> bool:
     """Return whether the import of this provenance is finished; refuse what else is at ``out``."""
     refuse_inputs(out, source)
-    if not overwrite and commit.is_finished_import(out, commit.provenance_at(out, KIND), provenance):
-        return True
-    commit.refuse_existing(out, overwrite, KIND)
-    return False
+    return commit.is_finished_import(out, KIND, provenance, overwrite)
 
 
 def _reshaped(

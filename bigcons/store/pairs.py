@@ -347,10 +347,8 @@ def import_pairs(
     """
     refuse_inputs(out, source)
     provenance = {"made_by": "import_pairs", **provenance_of_files(source, {"n_objects": n_objects})}
-    made = commit.provenance_at(out, pair_rows.KIND)
-    if not overwrite and commit.is_finished_import(out, made, provenance):
+    if commit.is_finished_import(out, pair_rows.KIND, provenance, overwrite):
         return PairTable.open(out)
-    commit.refuse_existing(out, overwrite, pair_rows.KIND)
     table = _loaded(source, provenance, n_objects, beside_processes(memory))
     return table.save(out, overwrite=overwrite)
 
