@@ -8,6 +8,7 @@ partition counts as that many copies of it. Of objects in one cluster each, S is
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -98,13 +99,12 @@ def add_sums(a: AgreementSums, b: AgreementSums) -> AgreementSums:
 
 def in_order(S: np.ndarray, T: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return copies of tables such as S and T with cluster ``order[k]`` as their ``k``-th."""
-    first, second = (order[index] for index in np.tril_indices(order.size))
+    first, second = order[np.array(np.tril_indices(order.size))]
     larger, smaller = np.maximum(first, second), np.minimum(first, second)
     of_S, of_T = np.arange(S.shape[1]), np.arange(T.shape[1])
     of_S[: order.size], of_T[: larger.size] = order, larger * (larger + 1) // 2 + smaller
-    tables = ((S, of_S), (T, of_T))
-    S, T = (np.take(of, columns, axis=1, out=in_lines(of.shape), mode="clip") for of, columns in tables)
-    return S, T
+    take = partial(np.take, axis=1, mode="clip")
+    return take(S, of_S, out=in_lines(S.shape)), take(T, of_T, out=in_lines(T.shape))
 
 
 def in_lines(shape: tuple[int, ...]) -> np.ndarray:

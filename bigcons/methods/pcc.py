@@ -75,7 +75,7 @@ from bigcons.store.pairs import PairTable, pairs_of
 from bigcons.trust.confidence import can_weigh
 from bigcons.trust.groups import FEWEST_LABELS, Sample, n_groups_for, plan_bytes
 from bigcons.validation import check_choice, check_int, check_number
-from bigcons.weights import Weights
+from bigcons.weights import Weights, incidence_of
 
 logger: logging.Logger = logging.getLogger("bigcons")
 
@@ -302,9 +302,8 @@ def warn_of_labels(survey: Survey, ensemble: Ensemble, n_clusters: int, weights:
     """
     counts, n = None if weights is None else weights.partitions, float(ensemble.n_labeled.mean())
     # the share of co-clustered pairs of sampled objects, over partitions that label both
-    sizes = [np.unique(column[column >= 0], return_counts=True)[1] for column in survey.sample.T]
-    seen = np.array([of_clusters.sum() for of_clusters in sizes])
-    joined = np.array([(of_clusters * (of_clusters - 1)).sum() for of_clusters in sizes])
+    sizes = incidence_of(survey.sample, ensemble.offsets).sum(axis=0)
+    seen, joined = np.add.reduceat([sizes, sizes * (sizes - 1)], ensemble.offsets[:-1], axis=1)
     times = np.ones(seen.size) if counts is None else counts
     pairs = float(times @ (seen * (seen - 1)))
     share = float(times @ joined) / pairs if pairs else math.nan
