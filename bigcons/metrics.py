@@ -74,19 +74,14 @@ def contingency(a: Any, b: Any) -> np.ndarray:
     array([[2, 1],
            [0, 3]])
     """
-    table = _of_two(a, b)
+    table = _table_of(a=a, b=b)
     tables.check_size(table.shape)
     return table if isinstance(table, np.ndarray) else np.asarray(table.toarray())
 
 
-def _of_two(a: Any, b: Any) -> Any:
-    """Return the same, as `bigcons.contingency.table_of`."""
-    return tables.table_of(LabelColumn("a", a), LabelColumn("b", b))
-
-
-def _of_truth(truth: Any, labels: Any) -> Any:
-    """Return the contingency of ``truth`` (rows) with ``labels`` (columns)."""
-    return tables.table_of(LabelColumn("truth", truth), LabelColumn("labels", labels))
+def _table_of(**labels: Any) -> Any:
+    """Return the contingency table of two clusterings, by their names in messages."""
+    return tables.table_of(*(LabelColumn(name, given) for name, given in labels.items()))
 
 
 def matching_accuracy(truth: Any, labels: Any) -> float:
@@ -139,7 +134,7 @@ def micro_precision(truth: Any, labels: Any, *, mode: str = "greedy") -> float:
     0.833
     """
     check_choice("mode", mode, tuple(_MODES))
-    return float(_MODES[mode](_of_truth(truth, labels)))
+    return float(_MODES[mode](_table_of(truth=truth, labels=labels)))
 
 
 def purity(truth: Any, labels: Any) -> float:
@@ -170,7 +165,7 @@ def rand_index(a: Any, b: Any) -> float:
     >>> round(bc.metrics.rand_index([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.667
     """
-    return float(tables.rand_index(_of_two(a, b)))
+    return float(tables.rand_index(_table_of(a=a, b=b)))
 
 
 def adjusted_rand(truth: Any, labels: Any) -> float:
@@ -186,7 +181,7 @@ def adjusted_rand(truth: Any, labels: Any) -> float:
     >>> round(bc.metrics.adjusted_rand([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.324
     """
-    return float(tables.adjusted_rand(_of_truth(truth, labels)))
+    return float(tables.adjusted_rand(_table_of(truth=truth, labels=labels)))
 
 
 def van_dongen(a: Any, b: Any) -> float:
@@ -201,7 +196,7 @@ def van_dongen(a: Any, b: Any) -> float:
     >>> round(bc.metrics.van_dongen([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.167
     """
-    return float(tables.van_dongen(_of_two(a, b)))
+    return float(tables.van_dongen(_table_of(a=a, b=b)))
 
 
 def nmi(a: Any, b: Any) -> float:
@@ -216,7 +211,7 @@ def nmi(a: Any, b: Any) -> float:
     >>> round(bc.metrics.nmi([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.479
     """
-    return float(tables.nmi(_of_two(a, b)))
+    return float(tables.nmi(_table_of(a=a, b=b)))
 
 
 def relative_nmi(truth: Any, labels: Any, reference: Any) -> float:
@@ -253,7 +248,7 @@ def variation_of_information(a: Any, b: Any) -> float:
     >>> round(bc.metrics.variation_of_information([0, 0, 0, 1, 1, 1], [5, 5, 7, 7, 7, 7]), 3)
     0.693
     """
-    return float(tables.variation_of_information(_of_two(a, b)))
+    return float(tables.variation_of_information(_table_of(a=a, b=b)))
 
 
 class Reliability(NamedTuple):

@@ -280,12 +280,10 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     found = trust_of(found) if hasattr(type(found), "trust_") else found
     if hasattr(type(found), "trust_rows"):
         found = found.trust_rows
-    if hasattr(found, "confidence") and hasattr(found, "clusters"):
-        clusters, parts = found.clusters, [found.confidence[:]]
-    else:
+    if not (hasattr(found, "confidence") and hasattr(found, "clusters")):
         raise refused(found, "bigcons.metrics.trust(ensemble, labels), or a consensus of the tree or PCC")
-    edges = np.linspace(0, 1, 51)
-    below = np.cumsum(sum(np.histogram(part[part > 0], edges)[0] for part in parts)).astype(float)
+    clusters, confidence, edges = found.clusters, found.confidence[:], np.linspace(0, 1, 51)
+    below = np.cumsum(np.histogram(confidence[confidence > 0], edges)[0]).astype(float)
     below /= max(below[-1], 1.0)
     measures = {"confidence": "mean confidence"} | {m: m for m in ("stability", "tightness", "support")}
     table = {name: clusters[name].to_numpy() for name in ("cluster", "size", *measures)}

@@ -128,9 +128,7 @@ class Report:
         self.clusters: pa.Table = counts.clusters()
         self.least_certain: pa.Table | None = counts.least_certain
         if source.ids is not None and self.least_certain:
-            held: Any = source.ids
-            read = getattr(held, "read", lambda start, _: held.values.slice(start, 1))
-            ids = [read(row, row + 1) for row in self.least_certain["object"].to_pylist()]
+            ids = [source.ids.read(row, row + 1) for row in self.least_certain["object"].to_pylist()]
             self.least_certain = self.least_certain.add_column(1, "id", pa.concat_arrays(ids))
         self.partitions: pa.Table | None = _partitions(source.trust, opened)
         self.profiles: ClusterProfiles | None = None
