@@ -19,8 +19,8 @@ import pytest
 import bigcons as bc
 
 PACKAGE = Path(bc.__file__).parent
-CEILINGS = {"lines": 21_229, "functions": 1_695, "classes": 213, "numbers": 73, "files": 100}
-WALKS = {"array": (181, 27, 11), "store": (305, 36, 17), "features": (107, 15, 12)}
+CEILINGS = {"lines": 21_231, "functions": 1_695, "classes": 213, "numbers": 73, "files": 99}
+WALKS = {"array": (181, 27, 11), "store": (307, 36, 17), "features": (107, 15, 12)}
 """Functions, files and depth of each call, kernels left out."""
 
 OUTSIDE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE}

@@ -33,10 +33,9 @@ from bigcons.memory import TILE_ROWS, Block, DataBudget, parse_size, row_blocks,
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, map_with_progress, open_engine
 from bigcons.seeding import SeedLike, generator, resolve_seed
-from bigcons.store import pair_rows
+from bigcons.store import pairs as tables
 from bigcons.store.ensemble import Ensemble, as_ensemble
-from bigcons.store.pair_rows import ascending_pairs, counts_dtype
-from bigcons.store.pairs import PairTable
+from bigcons.store.pairs import PairTable, ascending_pairs, counts_dtype
 from bigcons.validation import check_int, check_number
 from bigcons.weights import Weights
 
@@ -278,7 +277,7 @@ def sample(
     asked = {"share": share, "per_object": per_object, "n_pairs": n_pairs}
     given = {name: value for name, value in asked.items() if value is not None}
     wanted = number_of_pairs(n, **asked)
-    needed, left = pair_rows.PAIR_BYTES * wanted + pair_rows.OBJECT_BYTES * n, _budget_for_pairs(budget)
+    needed, left = tables.PAIR_BYTES * wanted + tables.OBJECT_BYTES * n, _budget_for_pairs(budget)
     if tiles == "auto":
         # with fewer other blocks, regions far apart in the graph of blocks may order their clusters
         # differently
@@ -294,12 +293,12 @@ def sample(
     if out is not None:
         made["labels"] = ensemble.digest()
         of_call = {**made, **asked} | ({} if random_state is None else {"random_state": seed})
-        known = provenance_at(out, pair_rows.KIND)
+        known = provenance_at(out, tables.KIND)
         if not overwrite and known is not None and "sampled" in known:
             refuse_other(out, differences(known, of_call))
             logger.info("%s holds the finished result of this call: nothing is left to draw", out)
             return PairTable.open(out)
-        refuse_existing(out, overwrite, pair_rows.KIND)
+        refuse_existing(out, overwrite, tables.KIND)
     made |= {**given, "random_state": seed}
     if tiles is not None:
         made = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, **made}
@@ -429,7 +428,7 @@ def _sample_tiles(
             tiles_of[block_index].append((a, b, stop - start))
     rows_per_block = blocks[0].n_rows
 
-    def rows_of_block(block: Block) -> pair_rows.Rows:
+    def rows_of_block(block: Block) -> tables.Rows:
         """Return the rows of one block: draw and count the pairs of its tiles."""
         here, entries = ensemble.read(block.start, block.stop), []
         for a, b, n_drawn in tiles_of[block.index]:
@@ -443,11 +442,11 @@ def _sample_tiles(
             if b == block.index:
                 entries.append((j, i + np.int32(other.start), n_agree, n_seen))
         columns = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-        return pair_rows.rows_of_entries(*columns, n_rows=block.n_rows, n_objects=n)
+        return tables.rows_of_entries(*columns, n_rows=block.n_rows, n_objects=n)
 
     facts = {
         "n_objects": n,
-        "counts_dtype": pair_rows.counts_dtype(ensemble.n_partitions).name,
+        "counts_dtype": counts_dtype(ensemble.n_partitions).name,
         "rows_per_block": rows_per_block,
         # 65 thousand to a million entries: smaller chunks are slow to read, larger ones gain nothing
         "chunk_entries": 1 << min(max((2 * n_pairs * rows_per_block // n).bit_length() - 1, 16), 20),
@@ -497,9 +496,9 @@ def draw_tile(a: Block, b: Block, n_pairs: int, seed: int) -> tuple[np.ndarray, 
 
 def count_all_pairs(n_objects: int) -> int:
     """Return ``n (n - 1) / 2``, the number of pairs of ``n_objects`` objects."""
-    if not 2 <= n_objects <= pair_rows.MAX_OBJECTS:
+    if not 2 <= n_objects <= tables.MAX_OBJECTS:
         raise InvalidInputError(
-            f"n_objects={n_objects} has no pairs to sample; give 2 to {pair_rows.MAX_OBJECTS:,} objects."
+            f"n_objects={n_objects} has no pairs to sample; give 2 to {tables.MAX_OBJECTS:,} objects."
         )
     return n_objects * (n_objects - 1) // 2
 

@@ -70,8 +70,7 @@ from bigcons.run.survey import (
 from bigcons.seeding import draw_rows
 from bigcons.store.clusters import TRUST_ROW
 from bigcons.store.ensemble import Ensemble
-from bigcons.store.pair_rows import PAIR_BYTES
-from bigcons.store.pairs import PairTable, pairs_of
+from bigcons.store.pairs import PAIR_BYTES, PairTable, pairs_of
 from bigcons.trust.confidence import can_weigh
 from bigcons.trust.groups import FEWEST_LABELS, Sample, n_groups_for, plan_bytes
 from bigcons.validation import check_choice, check_int, check_number

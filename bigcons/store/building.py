@@ -1,4 +1,4 @@
-"""Build ensembles from tables of labels, runs, long tables and memberships, append to them, and read pairs.
+"""Build ensembles from tables of labels, runs, long tables and memberships, and append to them.
 
 Every table is read twice, once to find the values and once to encode them, so it is never in memory as a
 whole unless the ensemble is.
@@ -20,8 +20,8 @@ import numpy as np
 from bigcons.disk.commit import names_parquet, new_store
 from bigcons.disk.files import StorePath
 from bigcons.disk.places import temporary_folder
-from bigcons.disk.schema import MISSING, PAIR_COLUMNS
-from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError, InvalidPairsError, shown
+from bigcons.disk.schema import MISSING
+from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError, shown
 from bigcons.io.columns import (
     Column,
     Ids,
@@ -55,7 +55,7 @@ from bigcons.io.labels import (
 )
 from bigcons.io.sources import Rows, Source, as_table, columns_of, open_source
 from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks, rows_within
-from bigcons.progress import Progress, progress
+from bigcons.progress import Progress
 from bigcons.store.ensemble_store import (
     GIVEN_TOLERANCE,
     KIND,
@@ -66,7 +66,6 @@ from bigcons.store.ensemble_store import (
     write_ensemble,
 )
 from bigcons.store.generator import Generator
-from bigcons.store.pair_rows import MAX_OBJECTS, MAX_SEEN, OBJECT_BYTES, PAIR_BYTES, Edges
 from bigcons.validation import check_int
 
 # Stores
@@ -589,75 +588,3 @@ def _numbers(batch: Rows) -> np.ndarray:
 
     columns = [plain_arrow(column).cast(pa.float64()) for column in batch]
     return np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
-
-
-# Pairs
-
-
-def read_pairs(table: Source, *, n_objects: int | None = None, budget: DataBudget) -> tuple[Edges, int]:
-    """Return the pairs of a table with ``n_seen > 0``, ascending by i, then j, and the number of objects.
-
-    The table has a row for each pair, in any order, and the integer columns `PAIR_COLUMNS`. The number of
-    objects, if None, is one more than the largest of a pair. Raises InvalidPairsError, with the file and row,
-    for the first that breaks a rule, and MemoryBudgetError for more pairs than fit in ``budget``.
-    """
-    if n_objects is not None:
-        check_int("n_objects", n_objects, at_least=0, at_most=MAX_OBJECTS)
-    names = table.names or []
-    if any(names.count(name) != 1 for name in PAIR_COLUMNS):
-        stated = f"the columns {', '.join(names)}" if names else "no column names"
-        what = f"{table.where} has {stated}; it needs the integer columns {', '.join(PAIR_COLUMNS)}."
-        raise InvalidPairsError(what, path=table.where)
-    parts = [Edges(*(np.empty(0, dtype) for dtype in (np.int32, np.int32, np.uint16, np.uint16)))]
-    n_rows, last = 0, -1
-    with progress("check pairs", table.n_rows or 0, "pairs") as listener:
-        for batch in table.batches(BLOCK_ROWS, columns=[names.index(name) for name in PAIR_COLUMNS]):
-            part = _checked_pairs(batch, n_rows, n_objects, table.where)
-            last = max(last, int(part.j.max(initial=-1)))
-            n_rows += len(part.i)
-            listener.advance(len(part.i))
-            seen = part.n_seen > 0
-            parts.append(Edges(*(column[seen] for column in part)))
-            n_most = table.most_rows(n_rows, budget.n_bytes // PAIR_BYTES)
-            needed = PAIR_BYTES * n_most + OBJECT_BYTES * (n_objects or 0)
-            budget.check(needed, f"the process and the sorted pairs of {table.where}", "give fewer")
-    if n_objects is None and (n_rows == 0 or last >= max(1 << 24, 100 * n_rows)):
-        # more objects than this, and than this many for each pair, are numbers that are no rows
-        what = f"{table.where} has {n_rows:,} pairs and a largest object {last:,}; number from 0, or give"
-        raise InvalidPairsError(f"{what} n_objects={last + 1}.", path=table.where)
-    edges = Edges(*map(np.concatenate, zip(*parts, strict=True)))
-    del parts
-    number = edges.i.astype(np.int64) << 32 | edges.j
-    if (number[1:] <= number[:-1]).any():
-        order = np.argsort(number)
-        number, edges = number[order], Edges(*(column[order] for column in edges))
-        if (repeated := np.flatnonzero(number[1:] == number[:-1])).size:
-            at = repeated[0]
-            what = f"{table.where} lists the pair i={edges.i[at]}, j={edges.j[at]} twice"
-            raise InvalidPairsError(f"{what}; keep one of them.", path=table.where)
-    return edges, last + 1 if n_objects is None else n_objects
-
-
-def _checked_pairs(batch: Sequence[Any], first: int, n_objects: int | None, where: str) -> Edges:
-    """Return a batch as int32 objects and uint16 counts; ``first`` is its first row, for messages."""
-    columns = [plain_arrow(column) for column in batch]
-    for name, column in zip(PAIR_COLUMNS, columns, strict=True):
-        kind = getattr(column, "type", column)
-        if not re.match("u?int", str(kind)):
-            what = f"column {name!r} of {where} has type {kind}; it needs integers."
-            raise InvalidPairsError(what, path=where, row=first)
-        if column.null_count:
-            row = first + column.is_null().index(True).as_py()
-            what = f"row {row} of {where} has no {name} (null), but every pair needs one; correct it."
-            raise InvalidPairsError(what, path=where, row=row)
-    i, j, n_agree, n_seen = values = [np.asarray(column) for column in columns]
-    most = MAX_OBJECTS if n_objects is None else n_objects
-    bad = (i < 0) | (i >= j) | (j >= most) | (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
-    if bad.any():
-        at = int(np.argmax(bad))
-        got = ", ".join(f"{name}={column[at]}" for name, column in zip(PAIR_COLUMNS, values, strict=True))
-        rule = f"0 <= i < j < {most} and 0 <= n_agree <= n_seen <= {MAX_SEEN}"
-        what = f"row {first + at} of {where} has {got}, but {rule} must hold; correct or remove it."
-        raise InvalidPairsError(what, path=where, row=first + at)
-    kinds = (np.int32, np.int32, np.uint16, np.uint16)
-    return Edges(*(column.astype(kind, copy=False) for column, kind in zip(values, kinds, strict=True)))

@@ -7,28 +7,66 @@ block of rows is self-contained. A store has the four arrays in chunks of equal 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons import errors
 from bigcons.disk import commit
 from bigcons.disk.arrays import ArrayAppender, Written, digest_text, rows_digest, seals_of
 from bigcons.disk.files import StorePath, corrupt
 from bigcons.disk.places import local_path, place_of
-from bigcons.disk.schema import arrays_of
-from bigcons.io.sources import describe, is_parquet, open_source, provenance_of_files, reading, refuse_inputs
-from bigcons.memory import Block, DataBudget, beside_processes, row_blocks
-from bigcons.store import pair_rows
-from bigcons.store.building import read_pairs
+from bigcons.disk.schema import PAIR_COLUMNS, arrays_of
+from bigcons.errors import CorruptStoreError, InvalidInputError, InvalidPairsError
+from bigcons.io.columns import plain_arrow
+from bigcons.io.sources import (
+    Source,
+    describe,
+    is_parquet,
+    open_source,
+    provenance_of_files,
+    reading,
+    refuse_inputs,
+)
+from bigcons.memory import BLOCK_ROWS, Block, DataBudget, beside_processes, row_blocks
+from bigcons.progress import progress
 from bigcons.store.store import Objects, Store, consistent
 from bigcons.validation import check_int, check_rows
 
+KIND = "pairs"
+
+MAX_OBJECTS = 2**31 - 1
+MAX_SEEN = 2**16 - 2
+
+CHUNK_ENTRIES = 1 << 20
+"""Entries of a chunk of a store; each pair has two."""
+
+# Bytes of a pair and of an object while a table is built. Half more above a billion pairs.
+PAIR_BYTES, OBJECT_BYTES = 60, 40
+
 _METADATA, _STATED = b"bigcons.pairs", ("n_objects", "rows_per_block")
 """The key of the metadata of Parquet files, and what the JSON object states there."""
+
+
+class Edges(NamedTuple):
+    """Pairs ``i < j`` in ascending order, with their counts; four arrays ``(n_pairs,)``."""
+
+    i: np.ndarray
+    j: np.ndarray
+    n_agree: np.ndarray
+    n_seen: np.ndarray
+
+
+class Rows(NamedTuple):
+    """Compressed sparse rows: row ``r`` is at ``indptr[r]:indptr[r + 1]`` of the other three."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    n_agree: np.ndarray
+    n_seen: np.ndarray
 
 
 class PairTable(Objects):
@@ -55,18 +93,18 @@ class PairTable(Objects):
     3
     """
 
-    kind: str = pair_rows.KIND
+    kind: str = KIND
     summary: tuple[str, ...] = ("path", "n_objects", "n_pairs", "rows_per_block", "provenance")
 
     def __init__(
-        self, rows: pair_rows.Rows, provenance: Mapping[str, Any] | None = None, stored: Store | None = None
+        self, rows: Rows, provenance: Mapping[str, Any] | None = None, stored: Store | None = None
     ) -> None:
         self.path: str | None = str(stored.place) if stored else None
         self.provenance: dict[str, Any] = dict(provenance or {})
         self.n_objects: int = rows.indptr.shape[0] - 1
         self.n_pairs: int = rows.indices.shape[0] // 2
         self._columns = rows
-        self._chunk_entries: int = stored.body["chunk_entries"] if stored else pair_rows.CHUNK_ENTRIES
+        self._chunk_entries: int = stored.body["chunk_entries"] if stored else CHUNK_ENTRIES
         self._store = stored
         self.rows_per_block: int | None = stored.body["rows_per_block"] if stored else None
 
@@ -86,11 +124,11 @@ class PairTable(Objects):
         The four columns are ``(n_pairs,)`` integers with ``0 <= i, j < n_objects``, ``i != j`` and
         ``0 <= n_agree <= n_seen``. Sorts the pairs unless they are sorted with i < j.
         """
-        low, high, order = pair_rows.ascending_pairs(i, j, n_objects)
-        n_agree, n_seen = pair_rows.checked_counts(n_agree, n_seen, len(low))
+        low, high, order = ascending_pairs(i, j, n_objects)
+        n_agree, n_seen = checked_counts(n_agree, n_seen, len(low))
         if order is not None:
             n_agree, n_seen = n_agree[order], n_seen[order]
-        rows = pair_rows.symmetric_rows(pair_rows.Edges(low, high, n_agree, n_seen), n_objects)
+        rows = symmetric_rows(Edges(low, high, n_agree, n_seen), n_objects)
         return cls(rows, provenance)
 
     @classmethod
@@ -109,11 +147,11 @@ class PairTable(Objects):
             table.rows_per_block = stated.get("rows_per_block")
             return table
         place = place_of(path)
-        store = Store(place, pair_rows.KIND)
+        store = Store(place, KIND)
         with consistent(place):
-            check_int("n_objects", store.body["n_objects"], at_least=0, at_most=pair_rows.MAX_OBJECTS)
-        columns: list[Any] = [store.arrays[name] for name in pair_rows.Rows._fields]
-        return PairTable(pair_rows.Rows(*columns), store.body["provenance"], store)
+            check_int("n_objects", store.body["n_objects"], at_least=0, at_most=MAX_OBJECTS)
+        columns: list[Any] = [store.arrays[name] for name in Rows._fields]
+        return PairTable(Rows(*columns), store.body["provenance"], store)
 
     @classmethod
     def from_table(cls, x: Any, *, n_objects: int | None = None) -> PairTable:
@@ -140,7 +178,7 @@ class PairTable(Objects):
 
     @classmethod
     def store_blocks(
-        cls, path: StorePath, parts: Iterable[pair_rows.Rows], facts: Mapping[str, Any], *, overwrite: bool
+        cls, path: StorePath, parts: Iterable[Rows], facts: Mapping[str, Any], *, overwrite: bool
     ) -> PairTable:
         """Store consecutive blocks of rows as a table, all or nothing, and return it opened.
 
@@ -149,8 +187,8 @@ class PairTable(Objects):
         ``facts`` are the entries of the head, without those that follow from the parts.
         """
         body = dict(facts)
-        with commit.new_store(path, overwrite, pair_rows.KIND) as folder:
-            arrays = arrays_of(pair_rows.KIND, {**body, "n_pairs": 1 << 60})
+        with commit.new_store(path, overwrite, KIND) as folder:
+            arrays = arrays_of(KIND, {**body, "n_pairs": 1 << 60})
             columns = {name: ArrayAppender(folder / name, array) for name, array in arrays.items()}
             n_entries = 0
             columns["indptr"].append(np.zeros(1, np.int64))
@@ -162,10 +200,10 @@ class PairTable(Objects):
             if columns["indptr"].n_appended != body["n_objects"] + 1 or n_entries % 2:
                 raise ValueError("the parts are not the rows of a symmetric table of n_objects objects")
             body["n_pairs"] = n_entries // 2
-            for name, array in arrays_of(pair_rows.KIND, body).items():
+            for name, array in arrays_of(KIND, body).items():
                 columns[name].close(array)
             seals = seals_of(*(column.written for column in columns.values()), Written())
-            commit.write_head(folder, pair_rows.KIND, body | seals)
+            commit.write_head(folder, KIND, body | seals)
         return PairTable.open(path)
 
     indptr: cached_property[np.ndarray] = cached_property(lambda self: self._part("indptr"))
@@ -190,7 +228,7 @@ class PairTable(Objects):
         """Return the number of pairs of each of the objects ``start`` to ``stop``."""
         return np.diff(self._part("indptr", start, stop + 1))
 
-    def read(self, start: int, stop: int) -> pair_rows.Rows:
+    def read(self, start: int, stop: int) -> Rows:
         """Return the rows of the objects ``start`` to ``stop``, with ``indptr`` counted from 0.
 
         Raises CorruptStoreError if rows of a stored table are invalid.
@@ -199,12 +237,12 @@ class PairTable(Objects):
         indptr = self._part("indptr", start, stop + 1)
         entries = (int(indptr[0]), int(indptr[-1]))
         columns = (self._part(name, *entries) for name in ("indices", "n_agree", "n_seen"))
-        return pair_rows.Rows(indptr - indptr[0], *columns)
+        return Rows(indptr - indptr[0], *columns)
 
-    def edges(self) -> pair_rows.Edges:
+    def edges(self) -> Edges:
         """Return every pair once: ``(i, j, n_agree, n_seen)`` with ``i < j``, ascending."""
         parts = list(self._edges_of_blocks(self.blocks()))
-        return pair_rows.Edges(*map(np.concatenate, zip(*parts, strict=True)))
+        return Edges(*map(np.concatenate, zip(*parts, strict=True)))
 
     def to_parquet(self, path: StorePath, *, overwrite: bool = False) -> None:
         """Write every pair once, as columns ``i < j``, ``n_agree``, ``n_seen``, to a file on a disk.
@@ -263,7 +301,7 @@ class PairTable(Objects):
             if (i == rows.indices).any() or (np.diff(rows.indices)[i[1:] == i[:-1]] <= 0).any():
                 raise table._corrupt("indices", "has a row that does not ascend or contains its own object")
         facts = {name: getattr(self, name) for name in ("path", "n_objects", "n_pairs")}
-        return {"kind": pair_rows.KIND, **facts, "n_blocks": len(blocks)}
+        return {"kind": KIND, **facts, "n_blocks": len(blocks)}
 
     def _check(self, name: str, part: np.ndarray) -> np.ndarray:
         """Raise CorruptStoreError for positions and counts out of range."""
@@ -279,12 +317,12 @@ class PairTable(Objects):
             raise self._corrupt(name, "has values out of range")
         return part
 
-    def _edges_of_blocks(self, blocks: list[Block]) -> Iterator[pair_rows.Edges]:
+    def _edges_of_blocks(self, blocks: list[Block]) -> Iterator[Edges]:
         for block in blocks or [Block(0, 0, 0)]:
             indptr, *columns = self.read(block.start, block.stop)
             i = np.repeat(np.arange(block.start, block.stop, dtype=np.int32), np.diff(indptr))
             once = i < columns[0]
-            yield pair_rows.Edges(i[once], *(column[once] for column in columns))
+            yield Edges(i[once], *(column[once] for column in columns))
 
     def _part(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Return a slice of one of the four arrays, by default all, from memory if it is loaded."""
@@ -293,7 +331,7 @@ class PairTable(Objects):
             return column[start:stop]
         return self._check(name, column[start:stop])
 
-    def _corrupt(self, name: str, what: str) -> errors.CorruptStoreError:
+    def _corrupt(self, name: str, what: str) -> CorruptStoreError:
         return corrupt(self.path or "the table", f"is damaged: {name} {what}")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -314,7 +352,7 @@ def _stated_in(path: Path) -> dict[str, Any]:
         stated = json.loads((parquet.read_metadata(path).metadata or {}).get(_METADATA, "{}"))
         for name in stated:
             if stated[name] is not None:
-                check_int(name, stated[name], at_least=0, at_most=pair_rows.MAX_OBJECTS)
+                check_int(name, stated[name], at_least=0, at_most=MAX_OBJECTS)
     return dict(stated)
 
 
@@ -323,6 +361,117 @@ def pairs_of(pairs: StorePath | PairTable, n_objects: int) -> PairTable:
     if isinstance(pairs, PairTable):
         return pairs
     return PairTable.open(pairs, n_objects=n_objects if is_parquet(pairs) else None)
+
+
+# Columns and rows
+
+
+def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return the pairs as ``(i, j, order)``: int32, ``i < j``, ascending; raises InvalidInputError.
+
+    ``order`` sorts columns that belong to the pairs; None if they were sorted. Columns are copied only if
+    they change.
+    """
+    if not 0 <= n_objects <= MAX_OBJECTS:
+        raise InvalidInputError(f"n_objects={n_objects} is out of range; use 0 to {MAX_OBJECTS:,}.")
+    i, j = _integers(i=i, j=j)
+    outside = (i < 0) | (j < 0) | (i >= n_objects) | (j >= n_objects)
+    _refuse(outside, f"objects are numbered 0 to {n_objects - 1}", i=i, j=j)
+    _refuse(i == j, "a pair has two different objects", i=i, j=j)
+    low, high = (i, j) if (i < j).all() else (np.minimum(i, j), np.maximum(i, j))
+    low, high = low.astype(np.int32, copy=False), high.astype(np.int32, copy=False)
+    number = low * np.int64(n_objects)
+    number += high
+    order = None
+    if np.any(number[1:] <= number[:-1]):
+        order = np.argsort(number)
+        number, low, high = number[order], low[order], high[order]
+    repeated = np.concatenate([[False], number[1:] == number[:-1]])
+    _refuse(repeated, "each pair must be given once", i=low, j=high)
+    return low, high, order
+
+
+def checked_counts(n_agree: Any, n_seen: Any, n_pairs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the counts of ``n_pairs`` pairs, integers; raises InvalidInputError if they are invalid."""
+    _, n_agree, n_seen = _integers(i=np.arange(n_pairs), n_agree=n_agree, n_seen=n_seen)
+    bad = (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
+    _refuse(bad, f"0 <= n_agree <= n_seen <= {MAX_SEEN} must hold", n_agree=n_agree, n_seen=n_seen)
+    return n_agree, n_seen
+
+
+def _integers(**columns: Any) -> list[np.ndarray]:
+    """Return columns of equal length as arrays of integers."""
+    arrays = [np.asarray(column) for column in columns.values()]
+    for name, array in zip(columns, arrays, strict=True):
+        if array.size and (array.ndim != 1 or array.dtype.kind not in "iu"):
+            raise InvalidInputError(
+                f"{name} has shape {array.shape} and type {array.dtype}; pass integers of shape (n_pairs,)."
+            )
+    if len({array.size for array in arrays}) > 1:
+        got = ", ".join(f"{name} has {array.size}" for name, array in zip(columns, arrays, strict=True))
+        raise InvalidInputError(f"the columns differ in length ({got}); give one entry per pair in each.")
+    return [array if array.size else array.astype(np.int64) for array in arrays]
+
+
+def _refuse(bad: np.ndarray, rule: str, **columns: np.ndarray) -> None:
+    if bad.any():
+        p = int(np.argmax(bad))
+        got = ", ".join(f"{name}={column[p]}" for name, column in columns.items())
+        raise InvalidInputError(f"pair {p} has {got}, but {rule}; correct or remove it.")
+
+
+def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
+    """Return ascending ``edges`` as ascending rows with every pair in the rows of both objects.
+
+    Pairs with ``n_seen = 0`` are omitted. Working memory: 42 bytes per pair and 40 per object.
+    """
+    counts = counts_dtype(int(edges.n_seen.max(initial=0)))
+    n_agree, n_seen = (np.tile(column.astype(counts), 2) for column in edges[2:])
+    # in this order the columns of every row ascend already
+    row, column = np.concatenate([edges.j, edges.i]), np.concatenate([edges.i, edges.j])
+    return rows_of_entries(row, column, n_agree, n_seen, n_rows=n_objects, n_objects=n_objects)
+
+
+def rows_of_entries(
+    i: np.ndarray, j: np.ndarray, n_agree: np.ndarray, n_seen: np.ndarray, *, n_rows: int, n_objects: int
+) -> Rows:
+    """Return entries ``(i, j)``, in any order and each once, as ascending rows.
+
+    Entries with ``n_seen = 0`` are omitted; counts keep their type. Working memory: 20 bytes per entry.
+    """
+    from scipy.sparse import coo_array
+
+    seen = n_seen > 0
+    if not seen.all():
+        i, j, n_agree, n_seen = (part[seen] for part in (i, j, n_agree, n_seen))
+    rows = coo_array((_packed(n_agree, n_seen), (i, j)), shape=(n_rows, n_objects)).tocsr()
+    rows.sort_indices()
+    return _unpacked(rows, n_seen.dtype)
+
+
+def _packed(n_agree: np.ndarray, n_seen: np.ndarray) -> np.ndarray:
+    """Return both counts in one number, 16 bits each."""
+    counts = n_seen.astype(np.uint32)
+    counts <<= np.uint32(16)
+    counts |= n_agree.astype(np.uint32)
+    return counts
+
+
+def _unpacked(rows: Any, dtype: np.dtype) -> Rows:
+    """Unpack the counts of the matrix ``rows``, which is overwritten, to ``dtype``."""
+    indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False)
+    n_agree = rows.data.astype(np.uint16).astype(dtype, copy=False)
+    rows.data >>= np.uint32(16)
+    return Rows(indptr, indices, n_agree, rows.data.astype(dtype))
+
+
+def counts_dtype(largest: int) -> np.dtype:
+    """Return the smallest unsigned type for counts up to ``largest`` and the fill value of lost chunks."""
+    if largest > MAX_SEEN:
+        raise InvalidInputError(
+            f"pairs may be labeled by {largest:,} partitions, more than {MAX_SEEN:,}; use fewer partitions."
+        )
+    return np.dtype(np.uint8 if largest < np.iinfo(np.uint8).max else np.uint16)
 
 
 # Tables with one row for each pair
@@ -347,7 +496,7 @@ def import_pairs(
     """
     refuse_inputs(out, source)
     provenance = {"made_by": "import_pairs", **provenance_of_files(source, {"n_objects": n_objects})}
-    if commit.is_finished_import(out, pair_rows.KIND, provenance, overwrite):
+    if commit.is_finished_import(out, KIND, provenance, overwrite):
         return PairTable.open(out)
     table = _loaded(source, provenance, n_objects, beside_processes(memory))
     return table.save(out, overwrite=overwrite)
@@ -357,4 +506,73 @@ def _loaded(x: Any, provenance: dict[str, Any], n_objects: int | None, budget: D
     """Read a table with one row for each pair."""
     source = open_source(x, "pairs")
     edges, n_objects = read_pairs(source, n_objects=n_objects, budget=budget)
-    return PairTable(pair_rows.symmetric_rows(edges, n_objects), provenance)
+    return PairTable(symmetric_rows(edges, n_objects), provenance)
+
+
+def read_pairs(table: Source, *, n_objects: int | None = None, budget: DataBudget) -> tuple[Edges, int]:
+    """Return the pairs of a table with ``n_seen > 0``, ascending by i, then j, and the number of objects.
+
+    The table has a row for each pair, in any order, and the integer columns `PAIR_COLUMNS`. The number of
+    objects, if None, is one more than the largest of a pair. Raises InvalidPairsError, with the file and row,
+    for the first that breaks a rule, and MemoryBudgetError for more pairs than fit in ``budget``.
+    """
+    if n_objects is not None:
+        check_int("n_objects", n_objects, at_least=0, at_most=MAX_OBJECTS)
+    names = table.names or []
+    if any(names.count(name) != 1 for name in PAIR_COLUMNS):
+        stated = f"the columns {', '.join(names)}" if names else "no column names"
+        what = f"{table.where} has {stated}; it needs the integer columns {', '.join(PAIR_COLUMNS)}."
+        raise InvalidPairsError(what, path=table.where)
+    parts = [Edges(*(np.empty(0, dtype) for dtype in (np.int32, np.int32, np.uint16, np.uint16)))]
+    n_rows, last = 0, -1
+    with progress("check pairs", table.n_rows or 0, "pairs") as listener:
+        for batch in table.batches(BLOCK_ROWS, columns=[names.index(name) for name in PAIR_COLUMNS]):
+            part = _checked_pairs(batch, n_rows, n_objects, table.where)
+            last = max(last, int(part.j.max(initial=-1)))
+            n_rows += len(part.i)
+            listener.advance(len(part.i))
+            seen = part.n_seen > 0
+            parts.append(Edges(*(column[seen] for column in part)))
+            n_most = table.most_rows(n_rows, budget.n_bytes // PAIR_BYTES)
+            needed = PAIR_BYTES * n_most + OBJECT_BYTES * (n_objects or 0)
+            budget.check(needed, f"the process and the sorted pairs of {table.where}", "give fewer")
+    if n_objects is None and (n_rows == 0 or last >= max(1 << 24, 100 * n_rows)):
+        # more objects than this, and than this many for each pair, are numbers that are no rows
+        what = f"{table.where} has {n_rows:,} pairs and a largest object {last:,}; number from 0, or give"
+        raise InvalidPairsError(f"{what} n_objects={last + 1}.", path=table.where)
+    edges = Edges(*map(np.concatenate, zip(*parts, strict=True)))
+    del parts
+    number = edges.i.astype(np.int64) << 32 | edges.j
+    if (number[1:] <= number[:-1]).any():
+        order = np.argsort(number)
+        number, edges = number[order], Edges(*(column[order] for column in edges))
+        if (repeated := np.flatnonzero(number[1:] == number[:-1])).size:
+            at = repeated[0]
+            what = f"{table.where} lists the pair i={edges.i[at]}, j={edges.j[at]} twice"
+            raise InvalidPairsError(f"{what}; keep one of them.", path=table.where)
+    return edges, last + 1 if n_objects is None else n_objects
+
+
+def _checked_pairs(batch: Sequence[Any], first: int, n_objects: int | None, where: str) -> Edges:
+    """Return a batch as int32 objects and uint16 counts; ``first`` is its first row, for messages."""
+    columns = [plain_arrow(column) for column in batch]
+    for name, column in zip(PAIR_COLUMNS, columns, strict=True):
+        kind = getattr(column, "type", column)
+        if not re.match("u?int", str(kind)):
+            what = f"column {name!r} of {where} has type {kind}; it needs integers."
+            raise InvalidPairsError(what, path=where, row=first)
+        if column.null_count:
+            row = first + column.is_null().index(True).as_py()
+            what = f"row {row} of {where} has no {name} (null), but every pair needs one; correct it."
+            raise InvalidPairsError(what, path=where, row=row)
+    i, j, n_agree, n_seen = values = [np.asarray(column) for column in columns]
+    most = MAX_OBJECTS if n_objects is None else n_objects
+    bad = (i < 0) | (i >= j) | (j >= most) | (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
+    if bad.any():
+        at = int(np.argmax(bad))
+        got = ", ".join(f"{name}={column[at]}" for name, column in zip(PAIR_COLUMNS, values, strict=True))
+        rule = f"0 <= i < j < {most} and 0 <= n_agree <= n_seen <= {MAX_SEEN}"
+        what = f"row {first + at} of {where} has {got}, but {rule} must hold; correct or remove it."
+        raise InvalidPairsError(what, path=where, row=first + at)
+    kinds = (np.int32, np.int32, np.uint16, np.uint16)
+    return Edges(*(column.astype(kind, copy=False) for column, kind in zip(values, kinds, strict=True)))
