@@ -22,6 +22,7 @@ from bigcons.disk.files import StorePath
 from bigcons.disk.places import temporary_folder
 from bigcons.disk.schema import MISSING
 from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError, shown
+from bigcons.io import labels as coding
 from bigcons.io.columns import (
     Column,
     Ids,
@@ -34,24 +35,6 @@ from bigcons.io.columns import (
     rows_of_ids,
     select,
     source_of,
-)
-from bigcons.io.labels import (
-    MIN_CHUNK_ROWS,
-    Encoding,
-    check_distinct,
-    counts_of,
-    default_chunk_rows,
-    encode_labels,
-    label_dtype,
-    observed,
-    partition_names,
-    plain_column,
-    rechunk,
-    refuse_no_objects,
-    refuse_other_rows,
-    rows_per_read,
-    scan_labels,
-    warn_of_labels,
 )
 from bigcons.io.sources import Rows, Source, as_table, columns_of, open_source
 from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks, rows_within
@@ -99,18 +82,18 @@ def of_array(
 ) -> tuple[np.ndarray, Header, Categories]:
     """Return codes, header and categories of a matrix of numbers in memory, at once."""
     columns, encodings = [], []
-    texts = partition_names(names, labels.shape[1])
+    texts = coding.partition_names(names, labels.shape[1])
     for name, column in zip(texts, np.ascontiguousarray(labels.T), strict=True):
-        encoding, numbers = Encoding(name), plain_column(column, name)
+        encoding, numbers = coding.Encoding(name), coding.plain_column(column, name)
         encoding.add(numbers)
-        smallest = label_dtype([len(encoding.finish().values)])
+        smallest = coding.label_dtype([len(encoding.finish().values)])
         columns.append(encoding.encode(numbers).astype(smallest, copy=False))
         encodings.append(encoding)
-    n_clusters, n_labeled, categories = counts_of(encodings)
-    codes = np.ascontiguousarray(np.array(columns, label_dtype(n_clusters)).T)
-    refuse_no_objects("labels", len(codes), codes[:BLOCK_ROWS], encodings)
-    warn_of_labels(len(codes), encodings, codes[:BLOCK_ROWS])
-    chunk_rows = default_chunk_rows(*codes.shape)
+    n_clusters, n_labeled, categories = coding.counts_of(encodings)
+    codes = np.ascontiguousarray(np.array(columns, coding.label_dtype(n_clusters)).T)
+    coding.refuse_no_objects("labels", len(codes), codes[:BLOCK_ROWS], encodings)
+    coding.warn_of_labels(len(codes), encodings, codes[:BLOCK_ROWS])
+    chunk_rows = coding.default_chunk_rows(*codes.shape)
     return codes, Header(len(codes), texts, n_clusters, n_labeled, chunk_rows, provenance), categories
 
 
@@ -176,21 +159,21 @@ def _read(
             rows = rows_within(budget, 4 * source.row_bytes, what="one row of memberships")
         rows = min(rows, BLOCK_ROWS)
         names, n_objects, n_clusters = source.names, source.n_objects, source.n_clusters
-        check_distinct(names, beside)
+        coding.check_distinct(names, beside)
         n_labeled = np.zeros(len(names), np.int64)
         for block in source.blocks(rows):
-            n_labeled += np.count_nonzero(observed(block, source.offsets), axis=0)
+            n_labeled += np.count_nonzero(coding.observed(block, source.offsets), axis=0)
         if not may_be_empty and not n_labeled.all():
             raise EmptyPartitionError(names[int(np.argmin(n_labeled))])
         categories, blocks = [None] * len(names), source.blocks(rows)
     else:
-        rows = BLOCK_ROWS if budget is None else rows_per_read(source, budget)
+        rows = BLOCK_ROWS if budget is None else coding.rows_per_read(source, budget)
         chosen = source.names if names is None else names
-        names = partition_names(chosen, source.n_columns, first=len(beside))
-        check_distinct(names, beside)
-        n_objects, encodings = scan_labels(source, names, known=known, rows=rows, budget=budget)
-        n_clusters, n_labeled, categories = counts_of(encodings)
-        blocks = encode_labels(source, encodings, rows, are_new=known is None)
+        names = coding.partition_names(chosen, source.n_columns, first=len(beside))
+        coding.check_distinct(names, beside)
+        n_objects, encodings = coding.scan_labels(source, names, known=known, rows=rows, budget=budget)
+        n_clusters, n_labeled, categories = coding.counts_of(encodings)
+        blocks = coding.encode_labels(source, encodings, rows, are_new=known is None)
     is_soft = isinstance(source, SoftSources)
     header = Header(n_objects, names, n_clusters, n_labeled, n_objects, {}, is_soft, source.ids)
     return Content(header, categories, blocks)
@@ -198,8 +181,8 @@ def _read(
 
 def default_rows(header: Header) -> int:
     """Return the default rows per chunk, of memberships halved until a block is small."""
-    rows = default_chunk_rows(header.n_objects, header.n_columns)
-    while header.is_soft and rows > MIN_CHUNK_ROWS and 4 * header.n_columns * rows > 1 << 24:
+    rows = coding.default_chunk_rows(header.n_objects, header.n_columns)
+    while header.is_soft and rows > coding.MIN_CHUNK_ROWS and 4 * header.n_columns * rows > 1 << 24:
         rows //= 2
     return rows
 
@@ -263,7 +246,7 @@ def with_partitions(
     if header.ids is not None and source.ids is not None:
         rows = rows_of_ids(header.ids, source.ids, source.where)
     elif header.ids is None:
-        refuse_other_rows("labels", source.ids, "the ensemble", range(header.n_objects))
+        coding.refuse_other_rows("labels", source.ids, "the ensemble", range(header.n_objects))
     more, new_categories, blocks = _read(source, names, beside=header.names, ids=header.ids, budget=budget)
     if rows is not None and budget is not None:
         held = 3 * more.n_objects * more.dtype.itemsize * more.n_columns + rows.nbytes
@@ -289,7 +272,7 @@ def with_partitions(
             missing = np.full((1, given.shape[1]), MISSING if given.dtype.kind == "i" else 0, given.dtype)
             new = [np.concatenate([given, missing])[rows]]
         start = 0
-        for block in rechunk(new, header.chunk_rows):
+        for block in coding.rechunk(new, header.chunk_rows):
             yield np.hstack([read(start, start + len(block)), block])
             start += len(block)
 
@@ -348,8 +331,8 @@ def read_runs(
     encodings = []
     n_objects = None if objects is None else objects.n_objects
     for source, name in zip(sources, names, strict=True):
-        _, (encoding,) = scan_labels(source, [name])
-        codes = np.concatenate(list(encode_labels(source, [encoding], are_new=True)))[:, 0]
+        _, (encoding,) = coding.scan_labels(source, [name])
+        codes = np.concatenate(list(coding.encode_labels(source, [encoding], are_new=True)))[:, 0]
         if source.ids is not None and objects is not None:
             rows = rows_of_ids(objects, source.ids, f"run {name!r}")
             codes = codes if rows is None else np.append(codes, codes.dtype.type(MISSING))[rows]
@@ -366,8 +349,8 @@ def read_runs(
         encodings.append(encoding)
     if objects is not None and ids is None and are_positions(objects):
         objects = None
-    n_clusters, n_labeled, categories = counts_of(encodings)
-    chunk_rows = default_chunk_rows(len(codes), len(names))
+    n_clusters, n_labeled, categories = coding.counts_of(encodings)
+    chunk_rows = coding.default_chunk_rows(len(codes), len(names))
     header = Header(len(codes), names, n_clusters, n_labeled, chunk_rows, {}, ids=objects)
     blocks = (
         np.column_stack([column[b.start : b.stop] for column in columns]).astype(header.dtype)
@@ -397,7 +380,7 @@ def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], lis
             name = getattr(run, "name", None) if hasattr(run, "to_frame") else None
             stems.append(Path(run).name.partition(".")[0] if is_path else "" if name is None else str(name))
         names = stems if len(set(stems) - {""}) == len(stems) else None
-    return list(runs), partition_names(names, len(runs), "runs")
+    return list(runs), coding.partition_names(names, len(runs), "runs")
 
 
 def _source_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Source:
@@ -472,7 +455,7 @@ def read_long(table: Any, *, budget: DataBudget) -> Content:
     ends = np.cumsum(np.bincount(of_partition, minlength=len(titles)))
     for name, rows in zip(titles, np.split(np.argsort(of_partition, kind="stable"), ends[:-1]), strict=True):
         given = votes[rows] if is_array else votes.take(pa.array(rows))
-        encoding = Encoding(name, None, source.rule, is_text=source.is_text)
+        encoding = coding.Encoding(name, None, source.rule, is_text=source.is_text)
         encoding.add(given)
         encodings.append(encoding.finish())
         of_label[rows] = encoding.encode(given)
@@ -488,9 +471,9 @@ def read_long(table: Any, *, budget: DataBudget) -> Content:
             f"{other!r} of {names[1]} {titles[u]!r}; keep one of them."
         )
     of_object, of_partition, of_label = of_object[~is_same], of_partition[~is_same], of_label[~is_same]
-    n_clusters, _, categories = counts_of(encodings)
+    n_clusters, _, categories = coding.counts_of(encodings)
     n_labeled = np.bincount(of_partition, minlength=len(titles))
-    chunk_rows = default_chunk_rows(len(objects), len(titles))
+    chunk_rows = coding.default_chunk_rows(len(objects), len(titles))
     ids = Ids(objects, names[0])
     head = Header(len(objects), titles, n_clusters, n_labeled, chunk_rows, {}, ids=ids)
 
@@ -524,7 +507,7 @@ class SoftSources:
             raise InvalidInputError(
                 f"memberships has type {type(tables).__name__}; pass a list of tables, one per partition."
             )
-        self.names: list[str] = partition_names(names, len(tables), "tables", first)
+        self.names: list[str] = coding.partition_names(names, len(tables), "tables", first)
         self.n_objects: int = 0
         self.ids: Ids | None = None
         self._tables: list[Source] = []
@@ -560,7 +543,7 @@ class SoftSources:
 
         Raises InvalidInputError, with object and partition, for rows that are not on the simplex.
         """
-        readers = [rechunk(map(_numbers, table.batches(rows)), rows) for table in self._tables]
+        readers = [coding.rechunk(map(_numbers, table.batches(rows)), rows) for table in self._tables]
         for block in row_blocks(self.n_objects, rows):
             memberships = np.empty((block.n_rows, int(self.offsets[-1])), np.float32)
             for name, (first, last), reader in zip(self.names, pairwise(self.offsets), readers, strict=True):

@@ -17,17 +17,9 @@ from bigcons.disk import commit
 from bigcons.disk.arrays import digest_text
 from bigcons.disk.files import StorePath
 from bigcons.disk.places import place_of
+from bigcons.io import sources
 from bigcons.io.columns import INDEX, Column, Columns, Ids, Selection, select
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
-from bigcons.io.sources import (
-    Source,
-    as_table,
-    describe,
-    ensemble_source,
-    open_source,
-    provenance_of_files,
-    refuse_inputs,
-)
 from bigcons.memory import Block, DataBudget, beside_processes, format_size, row_blocks
 from bigcons.progress import progress
 from bigcons.store import building
@@ -142,7 +134,7 @@ class Ensemble(Objects):
             return Ensemble(*building.of_array(x, names, provenance))
         how = {"missing": missing, "header": header}
         chosen = select(x, id=id, columns=columns, drop=drop, **how)
-        provenance = {"made_by": "from_labels", "source": describe(x)}
+        provenance = {"made_by": "from_labels", "source": sources.describe(x)}
         return ensemble_of(_table_of(chosen), provenance=provenance, names=names)
 
     @classmethod
@@ -193,7 +185,7 @@ class Ensemble(Objects):
         how = {"id": id, "columns": columns, "missing": missing, "header": header}
         ids = ids_of(ids)
         given = {**how, "names": names, "ids": None if ids is None else ids.facts.in_words}
-        provenance = {"made_by": "from_runs", **provenance_of_files(runs, given)}
+        provenance = {"made_by": "from_runs", **sources.provenance_of_files(runs, given)}
         with ExitStack() as stack:
             if out is not None and _prepared(out, overwrite, provenance, runs):
                 return Ensemble.open(out)
@@ -242,7 +234,7 @@ class Ensemble(Objects):
         """
         how: dict[str, Any] = {"missing": missing, "header": header}
         columns: dict[str, Any] = {"object": object, "partition": partition, "label": label}
-        provenance = {"made_by": "from_long", **provenance_of_files(table, {**columns, **how})}
+        provenance = {"made_by": "from_long", **sources.provenance_of_files(table, {**columns, **how})}
         if out is not None and _prepared(out, overwrite, provenance, table):
             return Ensemble.open(out)
         budget = beside_processes(memory)
@@ -286,15 +278,15 @@ class Ensemble(Objects):
         given = {"names": names, "id": id, "chunk_rows": chunk_rows}
         provenance: dict[str, Any] = {"made_by": "from_memberships"}
         if out is not None:
-            provenance = {"made_by": "import_memberships", **provenance_of_files(memberships, given)}
-            provenance["source"] = ", ".join(map(describe, memberships))
+            provenance = {"made_by": "import_memberships", **sources.provenance_of_files(memberships, given)}
+            provenance["source"] = ", ".join(map(sources.describe, memberships))
             if _prepared(out, overwrite, provenance, memberships):
                 return Ensemble.open(out)
         how: dict[str, Any] = {"overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
-        sources = SoftSources(memberships, names, id=id)
+        soft = SoftSources(memberships, names, id=id)
         if out is None:
-            provenance["n_tables"] = len(sources.names)
-        return ensemble_of(sources, out, provenance=provenance, **how)
+            provenance["n_tables"] = len(soft.names)
+        return ensemble_of(soft, out, provenance=provenance, **how)
 
     @classmethod
     def open(cls, path: Any, mode: str = "r") -> Ensemble:
@@ -407,12 +399,12 @@ class Ensemble(Objects):
         ``out``, it is written to a store there, block by block. An ensemble of labels is returned as it is,
         or saved.
         """
-        refuse_inputs(out, self)
+        sources.refuse_inputs(out, self)
         if not self.is_soft:
             return self if out is None else self.save(out, overwrite=overwrite)
         provenance = {"made_by": "harden", "source": self.path or "in memory"}
         return ensemble_of(
-            ensemble_source(self, "memberships"), out, provenance=provenance, overwrite=overwrite
+            sources.ensemble_source(self, "memberships"), out, provenance=provenance, overwrite=overwrite
         )
 
     def __getitem__(self, key: Any) -> Ensemble:
@@ -436,15 +428,12 @@ class Ensemble(Objects):
         empty, left = np.flatnonzero(n_labeled == 0), np.flatnonzero(n_labeled)
         if not left.size:
             raise errors.EmptyPartitionError(self.names[0])
-        ids = self._header.ids
-        if ids is not None:
-            ids = ids.take(rows)
         header = self._header._replace(
             n_objects=len(rows),
             chunk_rows=min(self.chunk_rows, len(rows)),
             n_labeled=n_labeled,
             provenance={"made_by": "objects", "source": self.path or "in memory", "from": self.provenance},
-            ids=ids,
+            ids=None if self.id_column is None else self.id_column.take(rows),
             generator=self.generator,
         )
         part = Ensemble(labels, header, self.categories)
@@ -469,7 +458,7 @@ class Ensemble(Objects):
         The objects stay, even those that no partition is left to label, and so do clusters. In memory or,
         with ``out``, in a store there, written block by block.
         """
-        refuse_inputs(out, self)
+        sources.refuse_inputs(out, self)
         numbers: dict[str | int, int] = {
             u: u % len(self.names) for u in range(-len(self.names), len(self.names))
         }
@@ -539,7 +528,7 @@ class Ensemble(Objects):
         must open it again. It is read and written in blocks within ``memory``, beside the ids, or
         MemoryBudgetError is raised.
         """
-        source: Source | SoftSources
+        source: sources.Source | SoftSources
         if self.is_soft:
             source = SoftSources(labels, self.names, **selection)
         else:
@@ -559,11 +548,11 @@ class Ensemble(Objects):
         `bigcons.select` takes, of soft clusterings ``id=`` alone. A stored ensemble must be open with mode
         "a", and ``memory`` is as of `append_objects`; labels that are joined by ids are held.
         """
-        source: Source | SoftSources
+        source: sources.Source | SoftSources
         if self.is_soft:
             source = SoftSources(labels, names, first=self.n_partitions, **selection)
         else:
-            table = select(as_table(labels), **selection)
+            table = select(sources.as_table(labels), **selection)
             source = _table_of(table, are_objects=True, usual_id=self.id_name)
             if source.ids is None and "drop" not in selection:
                 refuse_other_rows("labels", names_of_rows(labels), "the ensemble", names_of_rows(self))
@@ -648,7 +637,7 @@ def as_ensemble(
             f"the new labels have n_partitions={table.n_columns} but {len(known)} were fitted; "
             "give the same partitions in the same order."
         )
-    provenance = {"made_by": "from_labels", "source": describe(x)}
+    provenance = {"made_by": "from_labels", "source": sources.describe(x)}
     return ensemble_of(table, provenance=provenance, known=known)
 
 
@@ -664,9 +653,9 @@ def open_store(path: StorePath) -> Any:
 def as_soft_ensemble(x: Any) -> Ensemble:
     """Return soft clusterings as an ensemble, as `as_ensemble`; a partition may have no memberships."""
     if not isinstance(x, Ensemble) and not (isinstance(x, (str, os.PathLike)) and commit.is_store(x)):
-        sources = SoftSources(x)
-        provenance = {"made_by": "from_memberships", "n_tables": len(sources.names)}
-        return ensemble_of(sources, provenance=provenance, may_be_empty=True)
+        soft = SoftSources(x)
+        provenance = {"made_by": "from_memberships", "n_tables": len(soft.names)}
+        return ensemble_of(soft, provenance=provenance, may_be_empty=True)
     ensemble = as_ensemble(x, soft=True)
     if not ensemble.is_soft:
         raise errors.InvalidInputError(
@@ -699,7 +688,7 @@ def import_labels(
     """
     how = {"missing": missing, "header": header}
     given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows, **how}
-    provenance = {"made_by": "import_labels", **provenance_of_files(source, given)}
+    provenance = {"made_by": "import_labels", **sources.provenance_of_files(source, given)}
     if _prepared(out, overwrite, provenance, source):
         return Ensemble.open(out)
     table = _table_of(select(source, id=id, columns=columns, drop=drop, **how))
@@ -710,7 +699,7 @@ def import_labels(
 
 def _prepared(out: StorePath, overwrite: bool, provenance: dict[str, Any], source: Any) -> bool:
     """Return whether the import of this provenance is finished; refuse what else is at ``out``."""
-    refuse_inputs(out, source)
+    sources.refuse_inputs(out, source)
     return commit.is_finished_import(out, KIND, provenance, overwrite)
 
 
@@ -724,7 +713,7 @@ def _reshaped(
 
 
 def ensemble_of(
-    source: Source | SoftSources,
+    source: sources.Source | SoftSources,
     out: StorePath | None = None,
     *,
     provenance: dict[str, Any],
@@ -756,12 +745,8 @@ def ensemble_of_content(
     return Ensemble.open(out)
 
 
-def _table_of(
-    x: Any, *, are_objects: bool = False, usual_id: str | None = None, with_ids: bool = True
-) -> Source:
-    return open_source(
-        _with_open_store(x), "labels", are_objects=are_objects, with_ids=with_ids, usual_id=usual_id
-    )
+def _table_of(x: Any, **how: Any) -> sources.Source:
+    return sources.open_source(_with_open_store(x), "labels", **how)
 
 
 def _with_open_store(x: Any) -> Any:

@@ -21,16 +21,8 @@ from bigcons.disk.files import StorePath, corrupt
 from bigcons.disk.places import local_path, place_of
 from bigcons.disk.schema import PAIR_COLUMNS, arrays_of
 from bigcons.errors import CorruptStoreError, InvalidInputError, InvalidPairsError
+from bigcons.io import sources
 from bigcons.io.columns import plain_arrow
-from bigcons.io.sources import (
-    Source,
-    describe,
-    is_parquet,
-    open_source,
-    provenance_of_files,
-    reading,
-    refuse_inputs,
-)
 from bigcons.memory import BLOCK_ROWS, Block, DataBudget, beside_processes, row_blocks
 from bigcons.progress import progress
 from bigcons.store.store import Objects, Store, consistent
@@ -141,7 +133,7 @@ class PairTable(Objects):
         Raises StoreNotFoundError if there is no table, CorruptStoreError if it is damaged and
         InvalidPairsError if a Parquet file does not have the columns of `bigcons.disk.schema.PAIR_COLUMNS`.
         """
-        if is_parquet(path):
+        if sources.is_parquet(path):
             stated = _stated_in(local_path(path))
             table = cls.from_table(path, n_objects=n_objects or stated.get("n_objects"))
             table.rows_per_block = stated.get("rows_per_block")
@@ -166,7 +158,7 @@ class PairTable(Objects):
         Raises InvalidPairsError, with the file and row, for a table that breaks a rule. Takes about 60 bytes
         for each pair.
         """
-        made = {"made_by": "from_table", "source": describe(x)}
+        made = {"made_by": "from_table", "source": sources.describe(x)}
         return _loaded(x, made, n_objects, DataBudget(1 << 62))
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
@@ -348,7 +340,7 @@ def _stated_in(path: Path) -> dict[str, Any]:
 
     if path.is_dir():
         return {}
-    with reading(path, "Parquet"):
+    with sources.reading(path, "Parquet"):
         stated = json.loads((parquet.read_metadata(path).metadata or {}).get(_METADATA, "{}"))
         for name in stated:
             if stated[name] is not None:
@@ -360,7 +352,7 @@ def pairs_of(pairs: StorePath | PairTable, n_objects: int) -> PairTable:
     """Return the table given or stored at the path given, in Parquet of so many objects."""
     if isinstance(pairs, PairTable):
         return pairs
-    return PairTable.open(pairs, n_objects=n_objects if is_parquet(pairs) else None)
+    return PairTable.open(pairs, n_objects=n_objects if sources.is_parquet(pairs) else None)
 
 
 # Columns and rows
@@ -494,8 +486,8 @@ def import_pairs(
     Raises InvalidPairsError, with the file and row, for a table that breaks a rule, and MemoryBudgetError if
     the pairs take more than ``memory``.
     """
-    refuse_inputs(out, source)
-    provenance = {"made_by": "import_pairs", **provenance_of_files(source, {"n_objects": n_objects})}
+    sources.refuse_inputs(out, source)
+    provenance = {"made_by": "import_pairs", **sources.provenance_of_files(source, {"n_objects": n_objects})}
     if commit.is_finished_import(out, KIND, provenance, overwrite):
         return PairTable.open(out)
     table = _loaded(source, provenance, n_objects, beside_processes(memory))
@@ -504,12 +496,12 @@ def import_pairs(
 
 def _loaded(x: Any, provenance: dict[str, Any], n_objects: int | None, budget: DataBudget) -> PairTable:
     """Read a table with one row for each pair."""
-    source = open_source(x, "pairs")
-    edges, n_objects = read_pairs(source, n_objects=n_objects, budget=budget)
+    source = sources.open_source(x, "pairs")
+    edges, n_objects = read_pairs(source, n_objects, budget)
     return PairTable(symmetric_rows(edges, n_objects), provenance)
 
 
-def read_pairs(table: Source, *, n_objects: int | None = None, budget: DataBudget) -> tuple[Edges, int]:
+def read_pairs(table: sources.Source, n_objects: int | None, budget: DataBudget) -> tuple[Edges, int]:
     """Return the pairs of a table with ``n_seen > 0``, ascending by i, then j, and the number of objects.
 
     The table has a row for each pair, in any order, and the integer columns `PAIR_COLUMNS`. The number of

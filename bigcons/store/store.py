@@ -18,14 +18,7 @@ from typing import IO, Any, TypeVar
 import numpy as np
 
 from bigcons import errors
-from bigcons.disk.arrays import (
-    MAX_CHUNK_BYTES,
-    METADATA,
-    ArrayAppender,
-    StoredArray,
-    Written,
-    read_metadata,
-)
+from bigcons.disk import arrays as disk_arrays
 from bigcons.disk.commit import Head, head_of, new_file, read_head
 from bigcons.disk.files import MOST_BYTES, Place, StorePath, corrupt, decoding, unpack
 from bigcons.disk.places import local_path
@@ -71,7 +64,7 @@ class Store:
         self.data: Place = self.head.data
         self.body: dict[str, Any] = self.head.body
         self.ids: StoredIds | None = None
-        self.arrays: dict[str, StoredArray] = {}
+        self.arrays: dict[str, disk_arrays.StoredArray] = {}
         with consistent(place):
             check_body(kind, self.body)
             if any("/" in name for name in self.body.get("files", {})):
@@ -87,9 +80,11 @@ class Store:
                 n_bytes = int(np.prod(array.chunks, dtype=object)) * np.dtype(array.dtype).itemsize
                 n_chunks = math.prod(-(-n // m) for n, m in zip(array.shape, array.chunks, strict=True))
                 sums = self.body["crc32c"][name]
-                if n_bytes > MAX_CHUNK_BYTES or len(sums) != 8 * n_chunks:
+                if n_bytes > disk_arrays.MAX_CHUNK_BYTES or len(sums) != 8 * n_chunks:
                     raise ValueError(f"the size or number of chunks of {name}")
-                self.arrays[name] = StoredArray(self.data / name, array, self.check_unchanged, sums)
+                self.arrays[name] = disk_arrays.StoredArray(
+                    self.data / name, array, self.check_unchanged, sums
+                )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.place, self.head.kind, self.head.identity)
@@ -151,9 +146,9 @@ class Store:
             pass
         for stored in self.arrays.values():  # which other tools read
             with suppress(errors.StoreNotFoundError):
-                if read_metadata(stored.place) == stored.array.metadata():
+                if disk_arrays.read_metadata(stored.place) == stored.array.metadata():
                     continue
-            raise self.broken("is not as the head says", stored.place / METADATA)
+            raise self.broken("is not as the head says", stored.place / disk_arrays.METADATA)
         for name in self.body.get("files", {}):
             self.read_file(name)
 
@@ -241,7 +236,9 @@ def data_frame(table: Any, ids: Ids | None) -> Any:
     return found.set_index(name).rename_axis(None if name == INDEX else name)
 
 
-def write_ids(folder: Place, ids: Ids, n_objects: int, chunk_rows: int) -> tuple[dict[str, Any], Written]:
+def write_ids(
+    folder: Place, ids: Ids, n_objects: int, chunk_rows: int
+) -> tuple[dict[str, Any], disk_arrays.Written]:
     """Write ids block by block; return their entry of the head, and what was written."""
     facts = ids.facts
     if ids.n_objects != n_objects:
@@ -250,14 +247,14 @@ def write_ids(folder: Place, ids: Ids, n_objects: int, chunk_rows: int) -> tuple
             column=facts.name,
         )
     arrays = id_arrays(facts.dtype, facts.n_bytes, n_objects, chunk_rows)
-    columns = {name: ArrayAppender(folder / name, array) for name, array in arrays.items()}
+    columns = {name: disk_arrays.ArrayAppender(folder / name, array) for name, array in arrays.items()}
     n_text = 0
     for block in ids.blocks(chunk_rows):
         parts = parts_of(block, n_text)  # numbers, or ends and text
         n_text += len(parts[1])
         for column, part in zip(columns.values(), parts, strict=False):
             column.append(part)
-    written: Written = {}
+    written: disk_arrays.Written = {}
     for name, column in columns.items():
         column.close(arrays[name])
         written |= column.written
