@@ -38,7 +38,7 @@ from bigcons.io.columns import (
 )
 from bigcons.io.sources import Rows, Source, as_table, columns_of, open_source
 from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks, rows_within
-from bigcons.progress import Progress
+from bigcons.progress import progress
 from bigcons.store.ensemble_store import (
     GIVEN_TOLERANCE,
     KIND,
@@ -60,15 +60,15 @@ def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
         write_ensemble(folder, content, is_parquet=names_parquet(path))
 
 
-def hold(content: Content, listener: Progress | None = None) -> tuple[np.ndarray, Header, Categories]:
+def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:
     """Read what is given into memory: labels or memberships, header, categories."""
     header = content.header
     rows = np.empty((header.n_objects, header.n_columns), header.dtype)
     start = 0
-    for block in content.blocks:
-        rows[start : start + len(block)] = block
-        start += len(block)
-        if listener is not None:
+    with progress("labels to memory", header.n_objects) as listener:
+        for block in content.blocks:
+            rows[start : start + len(block)] = block
+            start += len(block)
             listener.advance(len(block))
     ids = None if header.ids is None else header.ids.hold()
     return rows, header._replace(ids=ids), content.categories

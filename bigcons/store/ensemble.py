@@ -21,7 +21,6 @@ from bigcons.io import sources
 from bigcons.io.columns import INDEX, Column, Columns, Ids, Selection, select
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.memory import Block, DataBudget, beside_processes, format_size, row_blocks
-from bigcons.progress import progress
 from bigcons.store import building
 from bigcons.store.building import SoftSources, read_long, read_runs, write_store
 from bigcons.store.ensemble_store import KIND, Categories, Content, Header, StoredRows, write_ensemble
@@ -725,12 +724,10 @@ def ensemble_of(
 
     The source is read twice and must yield the same both times. ``how`` as for `building.content_of`.
     """
-    if out is None:
-        return Ensemble(*building.hold(building.content_of(source, provenance, **how)))
-    commit.refuse_existing(out, overwrite, KIND)
-    budget = beside_processes(memory)
-    content = building.content_of(source, provenance, budget=budget, **how)
-    return ensemble_of_content(content, out, overwrite=overwrite)
+    if out is not None:
+        commit.refuse_existing(out, overwrite, KIND)
+        how["budget"] = beside_processes(memory)
+    return ensemble_of_content(building.content_of(source, provenance, **how), out, overwrite=overwrite)
 
 
 def ensemble_of_content(
@@ -738,9 +735,7 @@ def ensemble_of_content(
 ) -> Ensemble:
     """Read consecutive blocks, which a header describes, into memory or a store, in one pass."""
     if out is None:
-        with progress("label the objects", content.header.n_objects) as listener:
-            rows, header, categories = building.hold(content, listener)
-        return Ensemble(rows, header, categories)
+        return Ensemble(*building.hold(content))
     write_store(out, content, overwrite)
     return Ensemble.open(out)
 
