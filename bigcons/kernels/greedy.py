@@ -21,11 +21,11 @@ from bigcons.kernels.draws import uniform
 
 @jit
 def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature, random):
-    """Move every object of a block in turn, codes (rows,) int32 in place; return moves and summed gain.
+    """Move every object of a block in turn, codes (rows,) int32 in place; return how many moved.
 
     labels (rows, M) with -1 missing; counts (K, base clusters) and sizes (K, M) int64 cover all objects and
     are updated with every move, as are A and B (M,) float64; C and ``n_seen`` = n (M,) are constant; F (n +
-    2,) is x log x. Objects of code -1 are skipped. The gain and ``temperature`` are in objects times NMI. At
+    2,) is x log x. Objects of code -1 are skipped. ``temperature`` is in objects times NMI, as gains are. At
     temperature 0 an object moves where it gains most, on a tie to the lowest cluster; above 0, to any cluster
     with probability ``~ exp(gain / temperature)``, drawn with ``random`` (1,) uint64.
     """
@@ -36,7 +36,6 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature
     b_without = empty(M, np.float64)
     gains = empty(K, np.float64)
     n_moved = 0
-    gained = 0.0
     for i in range(labels.shape[0]):
         a = codes[i]
         if a < 0:
@@ -68,8 +67,7 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature
             sizes[b, u] += 1
         codes[i] = b
         n_moved += 1
-        gained += gains[b]
-    return n_moved, gained
+    return n_moved
 
 
 @leaf

@@ -202,7 +202,7 @@ class _Search:
     def visit(self, block: Block, labels: np.ndarray, temperature: float) -> int:
         """Move the objects of a block in turn; return how many moved."""
         codes = self.codes[block.start : block.stop]
-        n_moved, _ = sweep(
+        n_moved = sweep(
             *(labels, self.offsets, codes, self.counts, self.sizes, self.n_seen),
             *(self.F, self.A, self.B, self.C),
             *(temperature * self.labels_of_an_object, self.random),
