@@ -299,9 +299,8 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     is_right = class_of[clusters] == classes
     sizes, summed, right = (np.bincount(bins, weights, n_bins) for weights in (None, stated, is_right))
     error = np.abs(right - summed).sum() / np.float64(sizes.sum())
-    return Reliability(
-        sizes.astype(np.int64), tables.ratio(summed, sizes), tables.ratio(right, sizes), float(error)
-    )
+    means = tables.ratio(summed, sizes), tables.ratio(right, sizes)
+    return Reliability(sizes.astype(np.int64), *means, float(error))
 
 
 # Without a truth: a consensus and its ensemble, and this with itself

@@ -205,9 +205,8 @@ def condensed_distances(
             of_partitions = weights.offsets, weights.base_clusters, weights.partitions
             weigh_tile(left, right, *of_partitions, n_agree, n_seen)
             total = float(weights.partitions.sum())
-        return (1.0 - similarity(n_agree, n_seen, total, normalize))[
-            np.triu_indices(len(left), 1, len(right))
-        ]
+        after = np.triu_indices(len(left), 1, len(right))
+        return (1.0 - similarity(n_agree, n_seen, total, normalize))[after]
 
     n, filled = len(rows), 0
     distances = np.empty(n * (n - 1) // 2)

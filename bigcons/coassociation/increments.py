@@ -102,10 +102,8 @@ def did_matrix(
         held += PAIRS_PER_TASK * 100 * engine.in_flight
         what = f"the increments of all pairs of {n:,} objects"
         budget.check(held + 8 * n**2, what, "use eac-single, which needs labels only")
-        points, labels = (
-            np.ascontiguousarray(source.read(0, n), np.float64),
-            np.array(ensemble.read(0, n).T, order="C"),
-        )
+        points = np.ascontiguousarray(source.read(0, n), np.float64)
+        labels = np.array(ensemble.read(0, n).T, order="C")
         observed = labels >= 0 if normalize == "observed" else None
         # of clusters their mean increments, of objects the nearest neighbor in the cluster and its distance
         means, to_nearest = np.zeros(ensemble.n_base_clusters), np.full((M, n), np.inf)
@@ -119,9 +117,8 @@ def did_matrix(
             tree = spanning_tree(points[members])
             return float(tree.increments(increments).mean()), tree
 
-        clusters = [
-            (u, members) for u in range(M if by_increments else 0) for members in _clusters_of(labels[u])
-        ]
+        partitions = range(M if by_increments else 0)
+        clusters = [(u, members) for u in partitions for members in _clusters_of(labels[u])]
         measured = map_with_progress(engine, measure, clusters, "increments", "clusters")
         for (u, members), cluster in measured:
             if cluster is None:  # too small to have increments

@@ -241,9 +241,8 @@ class IntegerLabels(Tables):
         seen = labels >= 0
         means = np.where(seen, labels, 0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
         lengths = np.ones(len(means)) if self.weights is None else np.sqrt(self.weights.partitions)
-        centers, _ = kmeans_plusplus(
-            lengths * np.where(seen, labels, means), self.n_clusters, random_state=int(draw.integers(2**31))
-        )
+        points = lengths * np.where(seen, labels, means)
+        centers, _ = kmeans_plusplus(points, self.n_clusters, random_state=int(draw.integers(2**31)))
         table = self._padded(self._closeness((centers / np.where(lengths > 0, lengths, 1.0)).T))
         return {"table": table, "bias": np.zeros(self.n_clusters)}, np.full((len(labels), 1), -1, np.int32)
 
@@ -624,9 +623,8 @@ class IPC(IVC):
         if self.normalize == "all" or (ensemble.n_labeled == ensemble.n_objects).all():
             super()._solve_surveyed(ensemble, engine, seed, out, survey)
             return
-        similarity = shares_of_pairs(
-            "IPC", ensemble, engine, self.memory, "use normalize='all' or the method ipvc"
-        )
+        remedy = "use normalize='all' or the method ipvc"
+        similarity = shares_of_pairs("IPC", ensemble, engine, self.memory, remedy)
         labels, first = ensemble.read(0, ensemble.n_objects), self._first_clusters(ensemble)
         labeled, is_given = np.asarray((labels >= 0).any(axis=1)), isinstance(first, np.ndarray)
 
@@ -642,10 +640,9 @@ class IPC(IVC):
                         return clusters, records, True
             return clusters, records, False
 
-        (clusters, records, converged), objectives = best_start(
-            engine.map(restart, range(1 if is_given else self.n_init)),
-            lambda result: result[1][-1]["objective"],
-        )
+        starts = engine.map(restart, range(1 if is_given else self.n_init))
+        best, objectives = best_start(starts, lambda result: result[1][-1]["objective"])
+        clusters, records, converged = best
         self._set_results(records, objectives, converged=converged)
         self._publish(ensemble, clusters, survey.unlabeled, out)
 
@@ -655,9 +652,7 @@ def shares_of_pairs(
 ) -> np.ndarray:
     """Return the co-association c/N (n, n) float32, 0 where no partition labels both, if memory allows."""
     n = ensemble.n_objects
-    held = 20 * n**2  # two counts, the similarity and temporaries
-    what = f"{name} of {n:,} objects with c/N"
-    plan = MemoryPlan(held)
+    what, plan = f"{name} of {n:,} objects with c/N", MemoryPlan(20 * n**2)  # counts, shares, temporaries
     plan.check(what, engine, ensemble, memory, f", or {remedy}", most=DEFAULT_DATA_BYTES)
     n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
     return np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
@@ -780,10 +775,7 @@ class LabelKMeans(PassClusterer):
         )
         with one_thread():
             model.fit(rows, sample_weight=labeled)
-        labels = model.labels_.astype(np.int32)
-        objective = float(model.inertia_)
-        self._set_results(
-            [{"objective": objective}], [objective], converged=bool(model.n_iter_ < self.max_iter)
-        )
+        objective, converged = float(model.inertia_), bool(model.n_iter_ < self.max_iter)
+        self._set_results([{"objective": objective}], [objective], converged=converged)
         self.n_passes_: int = int(model.n_iter_)
-        self._publish(ensemble, labels, survey.unlabeled, out)
+        self._publish(ensemble, model.labels_.astype(np.int32), survey.unlabeled, out)

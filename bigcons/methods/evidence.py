@@ -80,9 +80,8 @@ class Evidence(ConsensusClusterer):
                 is_sparse = of_joined < 4 * n_rows**2  # on any number of workers
                 needed = of_joined if is_sparse else needed
             needed += rows.row_of_object.nbytes + 2 * labels.nbytes
-            budget.check(
-                needed, f"the distances of {n_rows:,} distinct rows for linkage={self.linkage!r}", remedy
-            )
+            what = f"the distances of {n_rows:,} distinct rows for linkage={self.linkage!r}"
+            budget.check(needed, what, remedy)
             if is_sparse:
                 how = ensemble.offsets, self.normalize, weights
                 merges = average_link(labels, *how, rows.weights[order])
@@ -99,10 +98,8 @@ class Evidence(ConsensusClusterer):
         labels = cut(merges, n_rows, n_clusters)
         kept = merges.heights[: n_rows - n_clusters]
         self.objective_: float = float(kept.sum() + ((rows.weights - 1) * within).sum())
-        self.history_: dict[str, list[Any]] = {
-            "n_clusters": [int(labels.max()) + 1],
-            "objective": [self.objective_],
-        }
+        n_found, objective = int(labels.max()) + 1, self.objective_
+        self.history_: dict[str, list[Any]] = {"n_clusters": [n_found], "objective": [objective]}
         self.linkage_: np.ndarray = linkage_matrix(merges, rows.weights)
         self.row_of_object_: np.ndarray = rows.row_of_object
         labels = np.append(labels, np.int32(-1))[rows.row_of_object]
@@ -877,8 +874,6 @@ class DID(ConsensusClusterer):
         self.linkage_: np.ndarray = linkage_matrix(merges, np.ones(n))
         self.row_of_object_: np.ndarray = np.full(ensemble.n_objects, -1, np.int32)
         self.row_of_object_[labeled] = np.arange(n)
-        self.history_: dict[str, list[Any]] = {
-            "n_clusters": [int(labels.max()) + 1],
-            "objective": [self.objective_],
-        }
+        n_found, objective = int(labels.max()) + 1, self.objective_
+        self.history_: dict[str, list[Any]] = {"n_clusters": [n_found], "objective": [objective]}
         self._publish(ensemble, labels, survey.unlabeled, out)

@@ -260,9 +260,8 @@ class Embedding(NamedTuple):
         """Return the embedding (rows, columns) of objects by their labels, and which have a label."""
         from bigcons.kernels.nearest import normalize_rows
 
-        rows, n_labels = votes_of(
-            counted_labels(labels, self.weights), self.offsets, self.table, self.singular_values.size
-        )
+        counted = counted_labels(labels, self.weights)
+        rows, n_labels = votes_of(counted, self.offsets, self.table, self.singular_values.size)
         normalize_rows(rows)
         return rows, n_labels > 0
 

@@ -449,9 +449,8 @@ def _first(state: State, *, carries: bool) -> State:
 def part_of(state: State, part: str) -> State:
     """Return the named part of a state of `BestOfStarts`: "judged" or "following"."""
     beginning = f"{part}."
-    return {
-        name.removeprefix(beginning): values for name, values in state.items() if name.startswith(beginning)
-    }
+    names = [name for name in state if name.startswith(beginning)]
+    return {name.removeprefix(beginning): state[name] for name in names}
 
 
 def best_start(starts: Iterable[Start], objective: Callable[[Start], float]) -> tuple[Start, list[float]]:

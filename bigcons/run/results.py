@@ -132,9 +132,8 @@ class Results:
         arrays, K = writer.arrays, self.n_clusters
 
         def write(block: Block, rows: Rows) -> tuple[Written, np.ndarray]:
-            written = write_rows(
-                arrays, block.start, {"labels": rows.labels, "memberships": rows.memberships}
-            )
+            columns = {"labels": rows.labels, "memberships": rows.memberships}
+            written = write_rows(arrays, block.start, columns)
             if rows.trust is not None:
                 written |= write_rows(arrays, block.start, rows.trust)
             return written, sizes_of(rows.labels, K)
@@ -313,11 +312,9 @@ def logging_how_to_resume(out: str | os.PathLike[str], overwrite: bool) -> Itera
     except StoreLockedError:
         raise
     except BaseException:
-        if Snapshots(partial_folder(out), {}).exists():
-            logger.warning(
-                "What is finished is kept in %s; repeat the call%s to resume.",
-                *(partial_folder(out), " without overwrite" if overwrite else ""),
-            )
+        folder, how = partial_folder(out), " without overwrite" if overwrite else ""
+        if Snapshots(folder, {}).exists():
+            logger.warning("What is finished is kept in %s; repeat the call%s to resume.", folder, how)
         raise
 
 

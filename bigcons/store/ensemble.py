@@ -402,9 +402,8 @@ class Ensemble(Objects):
         if not self.is_soft:
             return self if out is None else self.save(out, overwrite=overwrite)
         provenance = {"made_by": "harden", "source": self.path or "in memory"}
-        return ensemble_of(
-            sources.ensemble_source(self, "memberships"), out, provenance=provenance, overwrite=overwrite
-        )
+        memberships = sources.ensemble_source(self, "memberships")
+        return ensemble_of(memberships, out, provenance=provenance, overwrite=overwrite)
 
     def __getitem__(self, key: Any) -> Ensemble:
         """Return some partitions, or some objects, as an ensemble in memory.
@@ -458,9 +457,8 @@ class Ensemble(Objects):
         with ``out``, in a store there, written block by block.
         """
         sources.refuse_inputs(out, self)
-        numbers: dict[str | int, int] = {
-            u: u % len(self.names) for u in range(-len(self.names), len(self.names))
-        }
+        M = self.n_partitions
+        numbers: dict[str | int, int] = {u: u % M for u in range(-M, M)}
         numbers |= {name: u for u, name in enumerate(self.names)}
         chosen = [numbers.get(partition, -1) for partition in partitions]
         if not chosen or -1 in chosen or len(set(chosen)) < len(chosen):

@@ -329,9 +329,8 @@ def _whole_numbers(column: Any) -> np.ndarray:
     values = np.frombuffer(content, dtype, len(column), column.offset * dtype.itemsize)
     if column.null_count == 0:
         return values
-    bits = np.unpackbits(
-        np.frombuffer(validity, np.uint8), count=column.offset + len(column), bitorder="little"
-    )
+    packed, n_bits = np.frombuffer(validity, np.uint8), column.offset + len(column)
+    bits = np.unpackbits(packed, count=n_bits, bitorder="little")
     return np.where(bits[column.offset :].view(bool), values, dtype.type(MISSING))
 
 

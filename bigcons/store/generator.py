@@ -80,9 +80,8 @@ class Centers(NamedTuple):
             scores = _sparse_scores(points, self.packed)
             for s, (first, last) in enumerate(zip(self.offsets[:-1], self.offsets[1:], strict=True)):
                 nearest[:, s] = np.where(is_seen[s], scores[:, first:last].argmax(axis=1), MISSING)
-        labels = np.full(
-            (points.shape[0], len(self.sets)), MISSING, label_dtype(np.maximum(self.n_clusters, 1))
-        )
+        dtype = label_dtype(np.maximum(self.n_clusters, 1))
+        labels = np.full((points.shape[0], len(self.sets)), MISSING, dtype)
         for u in np.flatnonzero(self.sets >= 0):
             labels[:, u] = self.clusters[u][nearest[:, self.sets[u]]]
         return labels, nearest
@@ -207,9 +206,8 @@ class Generator:
         ends = np.cumsum(np.append(sizes, 0)[sets])
         clusters = np.split(arrays["clusters"], ends[:-1])
         centers = np.split(arrays["centers"], np.cumsum(sizes)[:-1])
-        return cls(
-            encoding, names, Centers.of(centers, sets, clusters, arrays["squares"]), float(facts["reach"])
-        )
+        made = Centers.of(centers, sets, clusters, arrays["squares"])
+        return cls(encoding, names, made, float(facts["reach"]))
 
 
 class StoredGenerator(NamedTuple):
