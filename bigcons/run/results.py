@@ -179,17 +179,15 @@ class Results:
         def task(block: Block) -> tuple[Use, Any]:
             given, unlabeled = read(block), without.rows_of(block)
             found = given if isinstance(given, Found) else Found(given)
-            rows = np.asarray(found.rows, np.float32) if soft else np.array(found.rows, np.int32)
+            trust, memberships = found.trust, None
             if soft:
-                memberships = np.take(rows, order, axis=1)
+                memberships = np.take(np.asarray(found.rows, np.float32), order, axis=1)
                 labels = memberships.argmax(axis=1).astype(np.int32)
                 memberships[unlabeled] = np.float32(1.0 / order.size)
             else:
-                labels, memberships = renumbered(rows, order), None
+                labels = renumbered(np.asarray(found.rows, np.int32), order)
             labels[unlabeled] = -1
-            trust = None
-            if found.trust is not None:
-                trust = found.trust
+            if trust is not None:
                 trust["second_labels"] = renumbered(trust["second_labels"], order)
             return use(block, Rows(labels, memberships, trust)), found.report
 

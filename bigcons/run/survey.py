@@ -14,7 +14,7 @@ import numpy as np
 
 from bigcons import errors
 from bigcons.errors import InvalidInputError, MemoryBudgetError, warn_user
-from bigcons.io.labels import default_chunk_rows, label_dtype, observed
+from bigcons.io.labels import default_chunk_rows, label_dtype, observed, partition_names
 from bigcons.kernels import draws
 from bigcons.memory import (
     PROCESS_BYTES,
@@ -96,7 +96,7 @@ class PlannedEnsemble(Ensemble):
     """
 
     def __init__(self, path: str, n_objects: int, n_clusters: np.ndarray) -> None:
-        names, sizes = [f"p{u}" for u in range(len(n_clusters))], np.full(len(n_clusters), n_objects)
+        names, sizes = partition_names(None, len(n_clusters)), np.full(len(n_clusters), n_objects)
         rows = default_chunk_rows(n_objects, len(names))
         nothing = np.broadcast_to(np.zeros((), label_dtype(n_clusters)), (n_objects, len(names)))
         super().__init__(nothing, Header(n_objects, names, n_clusters, sizes, rows, {}), [None] * len(names))

@@ -241,7 +241,7 @@ def with_partitions(
 ) -> Content:
     """Return an ensemble, of which ``read`` returns rows, with more partitions."""
     if names is None and isinstance(source, Source) and _generic(source.names):
-        names = [f"p{len(header.names) + u}" for u in range(source.n_columns)]
+        names = coding.partition_names(None, source.n_columns, first=len(header.names))
     rows = None
     if header.ids is not None and source.ids is not None:
         rows = rows_of_ids(header.ids, source.ids, source.where)
