@@ -26,8 +26,7 @@ from bigcons.datasets import PlantedLabels, planted_blocks
 from bigcons.io.labels import default_chunk_rows
 from bigcons.memory import Block, row_blocks
 from bigcons.run.engine import ThreadsEngine
-from bigcons.store.building import write_store
-from bigcons.store.ensemble_store import Content, Header
+from bigcons.store.ensemble_store import Content, Header, write_store
 
 N_PARTITIONS = 100
 N_CLUSTERS = 10

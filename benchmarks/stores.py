@@ -37,8 +37,7 @@ from bigcons.errors import SuspiciousLabelsWarning
 from bigcons.io.labels import default_chunk_rows
 from bigcons.io.sources import footer_of
 from bigcons.memory import row_blocks
-from bigcons.store.building import write_store
-from bigcons.store.ensemble_store import Content, Header
+from bigcons.store.ensemble_store import Content, Header, write_store
 
 RESULTS = Path(__file__).parent / "results"
 BUCKET = "bucket"

@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.disk.commit import names_parquet, new_store
-from bigcons.disk.files import StorePath
 from bigcons.disk.places import temporary_folder
 from bigcons.disk.schema import MISSING
 from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError, shown
@@ -39,25 +37,9 @@ from bigcons.io.columns import (
 from bigcons.io.sources import Rows, Source, as_table, columns_of, open_source
 from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks, rows_within
 from bigcons.progress import progress
-from bigcons.store.ensemble_store import (
-    GIVEN_TOLERANCE,
-    KIND,
-    Categories,
-    Content,
-    Header,
-    sum_to_one,
-    write_ensemble,
-)
+from bigcons.store.ensemble_store import GIVEN_TOLERANCE, Categories, Content, Header, sum_to_one
 from bigcons.store.generator import Generator
 from bigcons.validation import check_int
-
-# Stores
-
-
-def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
-    """Store what is given as a new ensemble; the suffix tells if in Parquet."""
-    with new_store(path, overwrite, KIND) as folder:
-        write_ensemble(folder, content, is_parquet=names_parquet(path))
 
 
 def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:

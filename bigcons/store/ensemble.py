@@ -21,9 +21,9 @@ from bigcons.io import sources
 from bigcons.io.columns import INDEX, Column, Columns, Ids, Selection, select
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.memory import Block, DataBudget, beside_processes, format_size, row_blocks
-from bigcons.store import building
-from bigcons.store.building import SoftSources, read_long, read_runs, write_store
-from bigcons.store.ensemble_store import KIND, Categories, Content, Header, StoredRows, write_ensemble
+from bigcons.store import building, ensemble_store
+from bigcons.store.building import SoftSources, read_long, read_runs
+from bigcons.store.ensemble_store import KIND, Categories, Content, Header, StoredRows
 from bigcons.store.generator import Generator, StoredGenerator
 from bigcons.store.store import Objects, ids_of
 from bigcons.validation import check_choice, check_int, check_rows
@@ -510,7 +510,7 @@ class Ensemble(Objects):
         rows = self.chunk_rows if chunk_rows is None else check_int("chunk_rows", chunk_rows)
         blocks = (self.read(block.start, block.stop) for block in self.blocks())
         header = self._header._replace(chunk_rows=rows)
-        write_store(path, Content(header, self.categories, blocks), overwrite)
+        ensemble_store.write_store(path, Content(header, self.categories, blocks), overwrite)
         return Ensemble.open(path)
 
     def append_objects(self, labels: Any, *, memory: int | str = "1GB", **selection: Any) -> Ensemble:
@@ -568,7 +568,7 @@ class Ensemble(Objects):
             self._labels.check_unchanged()
             grown = grow(self._header, self.categories, self.read, budget := beside_processes(memory))
             building.check_chunk_rows(grown.header, budget)
-            write_ensemble(folder, grown, is_parquet=self._labels.is_parquet)
+            ensemble_store.write_ensemble(folder, grown, is_parquet=self._labels.is_parquet)
         stored = StoredRows(place)
         self._take(stored, stored.header, None)
         return self
@@ -734,7 +734,7 @@ def ensemble_of_content(
     """Read consecutive blocks, which a header describes, into memory or a store, in one pass."""
     if out is None:
         return Ensemble(*building.hold(content))
-    write_store(out, content, overwrite)
+    ensemble_store.write_store(out, content, overwrite)
     return Ensemble.open(out)
 
 

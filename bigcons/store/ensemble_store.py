@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.disk.arrays import AT_ONCE, StoredArray, Written, digest_text, rows_digest, seals_of
-from bigcons.disk.commit import write_head
-from bigcons.disk.files import MOST_JSON_BYTES, Place, corrupt, decoding, parse_json
+from bigcons.disk.commit import names_parquet, new_store, write_head
+from bigcons.disk.files import MOST_JSON_BYTES, Place, StorePath, corrupt, decoding, parse_json
 from bigcons.disk.places import local_path
 from bigcons.disk.schema import MISSING, arrays_of, chunk_columns
 from bigcons.errors import InvalidInputError
@@ -340,6 +340,12 @@ def _whole_numbers(column: Any) -> np.ndarray:
 def part_name(number: int) -> str:
     """Return the name of the Parquet file of a chunk of rows."""
     return f"part-{number:05}.parquet"
+
+
+def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
+    """Store what is given as a new ensemble; the suffix tells if in Parquet."""
+    with new_store(path, overwrite, KIND) as folder:
+        write_ensemble(folder, content, is_parquet=names_parquet(path))
 
 
 def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None:
