@@ -292,7 +292,7 @@ COST = (
     "MB for a hundred million"
 )
 CLUSTERED = (
-    "it finds all ten shapes ({default_shapes}; k-means {k_means_shapes}), and has a mean ARI of"
+    "its mean ARI is {default_shapes} on the shapes (k-means {k_means_shapes}),"
     " {default_choosing} on the choosing half, more than any single clustering (Leiden's method"
     " {leiden_choosing}, k-means {k_means_choosing}), and {default_reporting} on the reporting half, as much"
     " as k-means and Ward's method, {k_means_reporting} and {ward_reporting}"
