@@ -169,7 +169,7 @@ class VariationalBCE(Method):
     relaxation: float = RELAXATION
 
     def __post_init__(self) -> None:
-        self.n_carried = self.n_clusters
+        self.n_carried: int = self.n_clusters
 
     def start(self, labels: np.ndarray, seed: int, number: int) -> tuple[State, None]:
         """Return the first state of start ``number``, from rows of labels (rows, M).
