@@ -79,8 +79,8 @@ def mixed(
     n_clusters
         Number of clusters, or an inclusive range (low, high) to draw it from uniformly. None: 2 to 20 by
         landmarks and 2 to 30 by k-means, which serve any consensus of fewer than ten clusters. For one of K,
-        ten or more, give ``(2, 3 * K)``, as `ConsensusClustering` and ``bigcons run`` do: where partitions
-        have fewer clusters than the consensus, no label tells some of its clusters apart.
+        ten or more, give ``(2, 3 * K)``, as `ConsensusClustering` and ``bigcons run`` do: a partition that
+        has fewer clusters than the consensus joins some of its clusters.
     **options
         ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.

@@ -199,7 +199,7 @@ class Scheme:
 def range_for(n_clusters: Any) -> tuple[int, int] | None:
     """Return the numbers of clusters of partitions for a consensus of so many; None for the default ones.
 
-    Where partitions have fewer clusters than the consensus, no label tells some of its clusters apart.
+    A partition that has fewer clusters than the consensus joins some of its clusters.
     """
     most = MOST_PER_CLUSTER * int(n_clusters) if isinstance(n_clusters, (int, np.integer)) else 0
     return (2, most) if most >= Scheme.ranges[0][1] else None

@@ -230,7 +230,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def _begin(self, ensemble: Ensemble) -> None:
         """Set what a fit starts with, and what depends on the ensemble alone."""
         self._weights: Weights | None = None
-        self._is_limit = False  # whether n_clusters is a limit, below which the method finds the number
+        self._is_limit = False  # whether fewer clusters than n_clusters are meant, or told otherwise
         # the search for the number of clusters in a sample, which judges those asked for, too
         self._search: Search | None = None
         self._stored: Consensus | None = None  # of a result that is not in memory
