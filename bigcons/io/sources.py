@@ -584,7 +584,7 @@ def refuse_missing(path: StorePath | Place) -> None:
     """Raise StoreNotFoundError for a path where nothing is and that is no pattern."""
     place = place_of(path)
     if not place.exists() and not glob.has_magic(str(place)):
-        files = getattr(place, "path", Path("?/?")).parent.glob("*")  # none of a bucket
+        files = place.path.parent.glob("*") if isinstance(place, DiskPlace) else ()
         meant = f" Did you mean {near}?" if (near := nearest(place.name, (f.name for f in files))) else ""
         raise errors.StoreNotFoundError(f"{place} does not exist; check the path.{meant}", path=place)
 
