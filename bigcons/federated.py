@@ -343,7 +343,7 @@ def fit_rows(
     >>> fit.converged, sites[0].labels().shape
     (True, (100,))
     """
-    check_int("max_iter", max_iter)
+    max_iter = check_int("max_iter", max_iter)
     method, values = _begin(sites, n_clusters)
     seed, starts = resolve_seed(random_state), []
     for number in range(check_int("n_init", n_init)):
@@ -358,7 +358,7 @@ def fit_rows(
 
 def _begin(sites: Sequence[Site], n_clusters: int) -> tuple[bce.VariationalBCE, list[np.ndarray]]:
     """Let all sites begin with the labels that any of them has; return the method and these labels."""
-    check_int("n_clusters", n_clusters)
+    n_clusters = check_int("n_clusters", n_clusters)
     by_site = [answer["values"] for answer in _ask(sites, {"ask": "values"})]
     values = [np.unique(np.concatenate(of_sites)) for of_sites in zip(*by_site, strict=False)]
     _ask(sites, {"ask": "begin", "n_clusters": n_clusters, "values": values})
@@ -463,7 +463,7 @@ def fit_rows_in_turn(
     >>> len(fit.history["objective"]) <= 10
     True
     """
-    check_int("max_cycles", max_cycles)
+    max_cycles = check_int("max_cycles", max_cycles)
     _, values = _begin(sites, n_clusters)
     seed, starts = resolve_seed(random_state), []
     for number in range(check_int("n_init", n_init)):
@@ -617,8 +617,8 @@ def fit_columns(
     >>> fit.labels.shape
     (400,)
     """
-    check_int("n_clusters", n_clusters)
-    check_int("max_iter", max_iter)
+    n_clusters = check_int("n_clusters", n_clusters)
+    max_iter = check_int("max_iter", max_iter)
     seed, shapes = resolve_seed(random_state), _ask(sites, {"ask": "shape"})
     if len(sizes := {shape["n_objects"] for shape in shapes}) > 1:
         raise InvalidInputError(

@@ -280,7 +280,7 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     >>> round(found.error, 3)
     0.2
     """
-    check_int("n_bins", n_bins)
+    n_bins = check_int("n_bins", n_bins)
     columns = LabelColumn("truth", truth), LabelColumn("labels", labels)
     n, stated = columns[1].n_objects, np.asarray(confidence, np.float64).ravel()
     rows = names_of_rows(confidence)
@@ -499,7 +499,7 @@ def pac(x: Any, *, n_objects: int = 1000, random_state: SeedLike = 0) -> float:
     >>> bc.metrics.pac([[0, 0], [0, 0], [1, 0], [1, 1]])
     0.5
     """
-    check_int("n_objects", n_objects, at_least=2)
+    n_objects = check_int("n_objects", n_objects, at_least=2)
     ensemble = as_ensemble(x)
     rows = draw_rows(ensemble.n_objects, n_objects, resolve_seed(random_state), "metrics.ambiguity")
     agree, seen = (counts[np.triu_indices(len(rows), 1)] for counts in dense_of_rows(ensemble, rows))

@@ -108,7 +108,7 @@ def draw_heat_map(axes: Axes, values: np.ndarray, words: str, **colorbar: Any) -
 
 def sample_rows(n_total: int, n_objects: int, random_state: SeedLike) -> np.ndarray:
     """Return at most ``n_objects`` sorted row indices."""
-    check_int("n_objects", n_objects, at_least=2)
+    n_objects = check_int("n_objects", n_objects, at_least=2)
     return draw_rows(n_total, n_objects, resolve_seed(random_state), "plots.sample")
 
 

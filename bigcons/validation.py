@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
+
+
+def without_scalars(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with numbers of Python for NumPy's scalars, whose arithmetic overflows."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
 
 def check_int(
@@ -73,13 +79,6 @@ def check_rows(start: int, stop: int, n_objects: int) -> None:
 def is_text(index: Any) -> bool:
     """Return whether something is an index of pandas whose entries are text."""
     return getattr(index, "inferred_type", "") == "string"
-
-
-def is_names(index: Any) -> bool:
-    """Return whether an index of pandas is more than the numbers of rows, 0, 1, ..., in order."""
-    import pandas as pd  # type: ignore[import-untyped]
-
-    return not pd.RangeIndex(len(index)).equals(index)
 
 
 def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:

@@ -55,7 +55,7 @@ def from_memberships(
     >>> ensemble.shape
     (2, 8)
     """
-    check_int("n_partitions", n_partitions)
+    n_partitions = check_int("n_partitions", n_partitions)
     seed = resolve_seed(random_state)
     if isinstance(memberships, Consensus):
         where, n_objects = str(memberships.path), memberships.n_objects
@@ -158,7 +158,7 @@ def noisy_copies(
     >>> bc.metrics.nmi(labels, copies.read(0, 300)[:, 0]) < 1
     True
     """
-    check_int("n_partitions", n_partitions)
+    n_partitions = check_int("n_partitions", n_partitions)
     check_number("noise", noise, at_least=0, at_most=1)
     seed = resolve_seed(random_state)
     clustering = Ensemble.from_labels(np.asarray(labels)[:, None])

@@ -37,7 +37,7 @@ from bigcons.progress import progress
 from bigcons.run.engine import one_thread
 from bigcons.seeding import SEGMENT_ROWS, generator
 from bigcons.store.generator import Centers
-from bigcons.validation import check_int
+from bigcons.validation import check_int, without_scalars
 
 N_LANDMARKS, OBJECTS_PER_LANDMARK = 1000, 3
 """Landmarks of a set, and the fewest objects for each."""
@@ -90,6 +90,9 @@ class Scheme:
     """Once known, the feature of each number, counted from 0: of a category there are several numbers."""
     smooth: tuple[int, ...] | None = None
     """Once known, the columns that landmarks see; None for all: see `make_pool`."""
+
+    def __post_init__(self) -> None:
+        vars(self).update(without_scalars(vars(self)))
 
     def of_objects(self, n_objects: int, chunk_rows: int) -> Scheme:
         """Return the scheme for so many objects, of which ranges end at those that a partition sees.

@@ -49,7 +49,6 @@ from bigcons.io.columns import (
     missing_rule,
     source_of,
 )
-from bigcons.validation import is_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -398,7 +397,8 @@ def frame_source(frame: Any, where: str) -> Source:
     source = Source(where, frame.columns, frame.shape[1], [len(frame)], load, types=types)
     index, name = frame.index, INDEX if frame.index.name is None else frame.index.name
     load = sliced(lambda start, stop, _: [column(index_frame(index[start:stop], where).iloc[:, 0])])
-    source.index, source.is_named = Source(where, [name], 1, [len(frame)], load), is_names(index)
+    source.index = Source(where, [name], 1, [len(frame)], load)
+    source.is_named = not frame.iloc[:, :0].reset_index(drop=True).index.equals(index)  # not 0, 1, ...
     return source
 
 

@@ -227,7 +227,7 @@ def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[
     check_choice("criterion", criterion, tuple(SYMMETRIC))
     ensemble = as_ensemble(x)
     n = ensemble.n_objects
-    check_int("n_clusters", n_clusters, at_most=n)
+    n_clusters = check_int("n_clusters", n_clusters, at_most=n)
     n_candidates = n_clusters**n // math.factorial(n_clusters)  # about
     if n_candidates > (most := 1_000_000):
         raise InvalidInputError(

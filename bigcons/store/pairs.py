@@ -436,25 +436,15 @@ def rows_of_entries(
     seen = n_seen > 0
     if not seen.all():
         i, j, n_agree, n_seen = (part[seen] for part in (i, j, n_agree, n_seen))
-    rows = coo_array((_packed(n_agree, n_seen), (i, j)), shape=(n_rows, n_objects)).tocsr()
-    rows.sort_indices()
-    return _unpacked(rows, n_seen.dtype)
-
-
-def _packed(n_agree: np.ndarray, n_seen: np.ndarray) -> np.ndarray:
-    """Return both counts in one number, 16 bits each."""
-    counts = n_seen.astype(np.uint32)
+    counts = n_seen.astype(np.uint32)  # both in one number, 16 bits each
     counts <<= np.uint32(16)
     counts |= n_agree.astype(np.uint32)
-    return counts
-
-
-def _unpacked(rows: Any, dtype: np.dtype) -> Rows:
-    """Unpack the counts of the matrix ``rows``, which is overwritten, to ``dtype``."""
+    rows = coo_array((counts, (i, j)), shape=(n_rows, n_objects)).tocsr()
+    rows.sort_indices()
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32, copy=False)
-    n_agree = rows.data.astype(np.uint16).astype(dtype, copy=False)
+    n_agree = rows.data.astype(np.uint16).astype(n_seen.dtype, copy=False)
     rows.data >>= np.uint32(16)
-    return Rows(indptr, indices, n_agree, rows.data.astype(dtype))
+    return Rows(indptr, indices, n_agree, rows.data.astype(n_seen.dtype))
 
 
 def counts_dtype(largest: int) -> np.dtype:

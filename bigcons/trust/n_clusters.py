@@ -223,7 +223,7 @@ def consensus_tree(
     """
     if tree is not None:
         check_choice("tree", tree, grouping.TREES)
-    check_int("n_draws", n_draws)
+    n_draws = check_int("n_draws", n_draws)
     seed = resolve_seed(random_state)
     with open_engine(client) as engine:
         data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)

@@ -76,7 +76,7 @@ def test_make__changes_bits_with_the_seed_alone(make, points, tmp_path):
 
 def test_mixed__is_half_by_landmarks_and_half_by_k_means(points):
     points = points[:3000]
-    found = mixed(points, n_partitions=30, random_state=0)
+    found = mixed(points, n_partitions=np.int8(30), random_state=0)
     is_by_kmeans = np.arange(30) % 2 == 1
     sets = found.generator.centers.sets
     assert len(np.unique(sets[is_by_kmeans])) == 15

@@ -69,7 +69,7 @@ def test_method__keeps_what_methods_of_other_packages_are_checked_for(name, meth
     check_method(METHODS[name], least_rand=0.2 if name in WEAK else 0.9, **needed)
 
 
-def test_fit__takes_labels_in_any_form(name, method, labels, tmp_path):
+def test_fit__takes_labels_in_any_form_and_numbers_of_numpy(name, method, labels, tmp_path):
     """Every form is one of several methods, since all of them read labels alike."""
     fitted, with_nan = quiet(method(), labels), np.where(labels < 0, np.nan, labels)
     names = np.array(["ant", "bee", "cat", None], dtype=object)  # -1 is the last
@@ -89,7 +89,7 @@ def test_fit__takes_labels_in_any_form(name, method, labels, tmp_path):
         "path of an array": tmp_path / "labels.npy",
     }
     for form in [*forms.values()][list(METHODS).index(name) % 4 :: 4]:
-        model = quiet(method(), form)
+        model = quiet(method(n_clusters=np.int8(K)), form)
         np.testing.assert_array_equal(model.labels_, fitted.labels_)
         assert model.objective_ == fitted.objective_
 
