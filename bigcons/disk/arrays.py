@@ -23,9 +23,9 @@ from bigcons.errors import StoreNotFoundError
 MAX_CHUNK_BYTES = 1 << 31
 METADATA = "zarr.json"
 CODECS = ("bytes", "zstd", "blosc", "gzip", "crc32c", "transpose", "sharding_indexed")
-"""The codecs of arrays of others; none executes code from the data."""
+"""The codecs of arrays that bigcons did not write; none executes code from the data."""
 
-Written = dict[tuple[str, int], tuple[int, str]]
+ChunkSums = dict[tuple[str, int], tuple[int, str]]
 """The digests of rows of chunks that were written, and the crc32c of each chunk, by array and number."""
 
 AT_ONCE = 4
@@ -106,25 +106,25 @@ class StoredArray:
 
         values = np.empty(self.array.chunks, self.dtype)
         start, stop = row * self.array.chunks[0], min((row + 1) * self.array.chunks[0], self.shape[0])
-        what = f"rows {start} to {stop} of {self.place.name} cannot be read"
-        with decoding(lambda reason: corrupt(file, f"is damaged: {what} ({reason})")):
+        effect = f"rows {start} to {stop} of {self.place.name} cannot be read"
+        with decoding(lambda reason: corrupt(file, f"is damaged: {effect} ({reason})")):
             try:
                 content = np.frombuffer(file.read(values.nbytes + values.nbytes // 64 + (1 << 20)), np.uint8)
             except (FileNotFoundError, NotADirectoryError):
-                raise corrupt(file, f"is missing: {what}") from None
+                raise corrupt(file, f"is missing: {effect}") from None
             content, checksum = content[:-4], content[-4:].tobytes()
             if CRC32C.checksum(content) != int.from_bytes(checksum, "little"):
                 raise ValueError("wrong checksum")
             if stated_size(self.array.compressor, content[:18].tobytes()) != values.nbytes:
                 raise ValueError("it does not decompress to a chunk")
-            at = 8 * (row * -(-self.shape[-1] // self.chunks[-1]) + column if self.ndim == 2 else row)
-            if self._sums and self._sums[at : at + 8] != checksum.hex():
+            position = 8 * (row * -(-self.shape[-1] // self.chunks[-1]) + column if self.ndim == 2 else row)
+            if self._sums and self._sums[position : position + 8] != checksum.hex():
                 raise ValueError("it is a chunk of another place or store")
             codec = zstd if self.array.compressor == "zstd" else blosc
             codec.decompress(content, values)
         return values
 
-    def write(self, start: int, values: np.ndarray) -> Written:
+    def write(self, start: int, values: np.ndarray) -> ChunkSums:
         """Write whole chunks of entries, or rows, from ``start`` on; the last ones may end with the array.
 
         A chunk may be written twice. Returns the digests of the rows of chunks.
@@ -134,10 +134,10 @@ class StoredArray:
 
         blosc.use_threads = False  # as Zarr has it: there is an engine around
         height, *width = self.array.chunks
-        written = {}
-        for first in range(0, len(values), height):
-            rows = np.ascontiguousarray(values[first : first + height], self.dtype)
-            row, sums = (start + first) // height, ""
+        digests = {}
+        for offset in range(0, len(values), height):
+            rows = np.ascontiguousarray(values[offset : offset + height], self.dtype)
+            row, sums = (start + offset) // height, ""
             for column, file in enumerate(self.files_of(row)):
                 chunk = rows[:, column * width[0] : (column + 1) * width[0]] if width else rows
                 if chunk.shape != self.array.chunks:
@@ -151,8 +151,8 @@ class StoredArray:
                 checksum = CRC32C.checksum(np.frombuffer(packed, np.uint8)).to_bytes(4, "little")
                 file.write(packed, checksum)
                 sums += checksum.hex()
-            written[self.place.name, row] = rows_digest(self.place.name, row, rows, self.array.chunks), sums
-        return written
+            digests[self.place.name, row] = rows_digest(self.place.name, row, rows, self.array.chunks), sums
+        return digests
 
 
 class ArrayAppender:
@@ -164,7 +164,7 @@ class ArrayAppender:
         self._pending: list[np.ndarray] = []
         self.n_appended: int = 0
         self._n_written = 0
-        self.written: Written = {(place.name, 0): (0, "")}  # of no chunks
+        self.chunk_sums: ChunkSums = {(place.name, 0): (0, "")}  # of no chunks
 
     def append(self, part: np.ndarray) -> None:
         """Write complete chunks and keep the rest."""
@@ -182,7 +182,7 @@ class ArrayAppender:
         """Write the entries before ``stop``, whole chunks or the last ones."""
         pending = np.concatenate([np.empty(0, self._stored.dtype), *self._pending], dtype=self._stored.dtype)
         n_whole = stop - self._n_written
-        self.written |= self._stored.write(self._n_written, pending[:n_whole])
+        self.chunk_sums |= self._stored.write(self._n_written, pending[:n_whole])
         self._pending, self._n_written = [pending[n_whole:].copy()], stop
 
 
@@ -195,9 +195,9 @@ def stated_size(compressor: str, head: bytes) -> int | None:
     flags = head[4] if len(head) > 4 else 0
     is_single = flags >> 5 & 1
     width = (is_single, 2, 4, 8)[flags >> 6]
-    first = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
-    stated = int.from_bytes(head[first : first + width], "little") + (256 if width == 2 else 0)
-    return stated if width else None
+    offset = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
+    size = int.from_bytes(head[offset : offset + width], "little") + (256 if width == 2 else 0)
+    return size if width else None
 
 
 def rows_digest(name: str, row: int, values: np.ndarray, chunks: tuple[int, ...]) -> int:
@@ -207,21 +207,21 @@ def rows_digest(name: str, row: int, values: np.ndarray, chunks: tuple[int, ...]
     """
     total = 0
     width = chunks[1] if values.ndim == 2 else 1
-    for first in range(0, values.shape[1] if values.ndim == 2 else 1, width):
-        part = values[:, first : first + width] if values.ndim == 2 else values
-        position = (row, first // width) if values.ndim == 2 else (row,)
+    for offset in range(0, values.shape[1] if values.ndim == 2 else 1, width):
+        part = values[:, offset : offset + width] if values.ndim == 2 else values
+        position = (row, offset // width) if values.ndim == 2 else (row,)
         crc = zlib.crc32(np.ascontiguousarray(part, part.dtype.newbyteorder("<")).data.cast("B"))
         text = f"{name} {position} {part.shape} {part.dtype.name} {crc}"
         total += int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
     return total
 
 
-def seals_of(*written: Written) -> dict[str, Any]:
-    """Return the entries of a head for what was written of its arrays, the last of them of ids."""
+def seals_of(*arrays: ChunkSums) -> dict[str, Any]:
+    """Return the entries of a head that seal its arrays, the last of which is of ids."""
     crc32c: dict[str, str] = {}
-    for (name, _), (_, sums) in sorted(chain.from_iterable(of.items() for of in written)):
+    for (name, _), (_, sums) in sorted(chain.from_iterable(chunks.items() for chunks in arrays)):
         crc32c[name] = crc32c.get(name, "") + sums
-    digests = (digest for of in written[:-1] for digest, _ in of.values())
+    digests = (digest for chunks in arrays[:-1] for digest, _ in chunks.values())
     return {"digest": digest_text(sum(digests)), "crc32c": crc32c}
 
 
@@ -248,8 +248,8 @@ class ZarrArray:
         """Open it; raises CorruptStoreError for damage, codecs outside `CODECS`, and chunks above 2 GiB."""
         names = _codec_names(read_metadata(place).get("codecs", []))
         if not set(names) <= set(CODECS):
-            what = f"uses codecs that are not supported ({', '.join(names)})"
-            raise corrupt(place, what, "rewrite it with zstd, or pass it as an array.")
+            fault = f"uses codecs that are not supported ({', '.join(names)})"
+            raise corrupt(place, fault, "rewrite it with zstd, or pass it as an array.")
         import zarr  # a fifth of a second
 
         self.place = place
@@ -269,11 +269,11 @@ class ZarrArray:
     def __getitem__(self, rows: slice) -> np.ndarray:
         """Return rows; raises CorruptStoreError if a chunk is missing that Zarr would take for zeros.
 
-        With another fill value, which somebody chose, such a chunk is one of it.
+        With another fill value, which somebody chose, a missing chunk holds that value.
         """
-        place, what = self.place, f"is damaged: rows {rows.start} to {rows.stop} cannot be read"
+        place, fault = self.place, f"is damaged: rows {rows.start} to {rows.stop} cannot be read"
         remedy = "restore it, or write empty chunks, too, as Zarr does with write_empty_chunks=True."
-        with decoding(lambda reason: corrupt(place, f"{what} ({reason})", remedy)), place.for_zarr():
+        with decoding(lambda reason: corrupt(place, f"{fault} ({reason})", remedy)), place.for_zarr():
             spans = [rows.indices(self.shape[0])[:2], *((0, n) for n in self.shape[1:])]
             parts = (range(a // c, -(-b // c)) for (a, b), c in zip(spans, self.chunks, strict=True))
             keys = () if self._array.fill_value else product(*parts)

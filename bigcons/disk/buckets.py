@@ -84,9 +84,9 @@ class BucketPlace:
         """Return the next component of all keys below, sorted."""
 
         with bucket_errors(self):
-            found = obstore.list_with_delimiter(self.bucket, self.key)
-        keys = {*found["common_prefixes"], *(entry["path"] for entry in found["objects"])}
-        return sorted(key.rpartition("/")[2] for key in keys - {self.key.rstrip("/")})  # a mark of it
+            listing = obstore.list_with_delimiter(self.bucket, self.key)
+        keys = {*listing["common_prefixes"], *(entry["path"] for entry in listing["objects"])}
+        return sorted(key.rpartition("/")[2] for key in keys - {self.key.rstrip("/")})  # the folder's marker
 
     def iterdir(self) -> Iterator[BucketPlace]:
         """Yield the places right below."""
@@ -102,17 +102,17 @@ class BucketPlace:
     def stamp(self) -> tuple[int, str | None, str | None] | None:
         """Return the size, the entity tag and the version of the object; None if there is none."""
         with bucket_errors(self), suppress(FileNotFoundError):
-            found = obstore.head(self.bucket, self.key)
-            return found["size"], found["e_tag"], found["version"]
+            head = obstore.head(self.bucket, self.key)
+            return head["size"], head["e_tag"], head["version"]
         return None
 
     def read(self, at_most: int = MOST_BYTES) -> bytearray:
         """Return the object, streamed so that memory holds it only once; raises FileNotFoundError."""
 
         with bucket_errors(self):
-            found = obstore.get(self.bucket, self.key)
-            content = bytearray(checked_size(found.meta["size"], at_most, self))
-            _fill(memoryview(content), found)
+            response = obstore.get(self.bucket, self.key)
+            content = bytearray(checked_size(response.meta["size"], at_most, self))
+            _fill(memoryview(content), response)
         return content
 
     def open(self, mode: str = "rb", buffering: int = READ_AHEAD) -> IO[bytes]:  # noqa: ARG002 - as of a Path
@@ -159,7 +159,7 @@ class BucketPlace:
         owner = {"process": os.getpid(), "host": socket.gethostname(), "machine": machine(), "token": token}
         released = threading.Event()
 
-        def put(mode: Any) -> dict[str, str] | None:
+        def claim(mode: Any) -> dict[str, str] | None:
             return lock.put(json.dumps({**owner, "expires": time.time() + seconds}).encode(), mode=mode)
 
         def holder() -> dict[str, Any]:
@@ -179,21 +179,21 @@ class BucketPlace:
         def renew(version: Any) -> None:
             while version is not None and not released.wait(seconds / 4):
                 with suppress(errors.StoreError):  # retried in the next round; `check` decides in the end
-                    version = put(version)
+                    version = claim(version)
 
-        version = put("create")
+        version = claim("create")
         while version is None:
-            stamp, other = lock.stamp(), holder()
-            left, process = float(other.get("expires", 0)) - time.time(), other.get("process")
-            is_gone = other.get("machine") == machine() and not is_running(int(process or 0))
-            if left > 0 and not is_gone:
+            stamp, lease = lock.stamp(), holder()
+            seconds_left, process = float(lease.get("expires", 0)) - time.time(), lease.get("process")
+            is_gone = lease.get("machine") == machine() and not is_running(int(process or 0))
+            if seconds_left > 0 and not is_gone:
                 raise errors.StoreLockedError(
-                    f"{self} is being written by process {process} on {other.get('host')}; "
-                    f"wait until it is done, or {left:.0f} seconds if it was killed.",
+                    f"{self} is being written by process {process} on {lease.get('host')}; "
+                    f"wait until it is done, or {seconds_left:.0f} seconds if it was killed.",
                     path=self,
                 )
             # replace the lease of a dead or lost writer, unless another writer was faster
-            version = put("create" if stamp is None else {"e_tag": stamp[1]})
+            version = claim("create" if stamp is None else {"e_tag": stamp[1]})
         renewer = threading.Thread(target=renew, args=(version,), name="bigcons-lock", daemon=True)
         renewer.start()
         try:
@@ -242,10 +242,10 @@ class _ObjectFile(io.RawIOBase):
         return len(view)
 
 
-def _fill(view: memoryview, found: Any) -> int:
+def _fill(view: memoryview, response: Any) -> int:
     """Write the content of an object to ``view`` as it arrives; return its size."""
     filled = 0
-    for part in found.stream(min_chunk_size=1 << 20):
+    for part in response.stream(min_chunk_size=1 << 20):
         view[filled : filled + len(part)] = memoryview(part)
         filled += len(part)
     return filled
@@ -288,13 +288,13 @@ def bucket_errors(place: BucketPlace) -> Iterator[None]:
         text, reason = str(error), errors.first_line(error)
         refusals = exceptions.PermissionDeniedError, exceptions.UnauthenticatedError
         if "NoSuchBucket" in text:
-            what = f"{place.root} does not exist; check the URL, or create the bucket."
+            fault = f"{place.root} does not exist; check the URL, or create the bucket."
         elif isinstance(error, FileNotFoundError):
             raise
         elif isinstance(error, refusals) or re.search("status code: 40[13]", text):  # of a refused list
-            what = f"{place} cannot be accessed with these credentials ({reason}); check AWS_ACCESS_KEY_ID, "
-            what += "AWS_SECRET_ACCESS_KEY and permissions."
+            fault = f"{place} cannot be accessed with these credentials ({reason}); check AWS_ACCESS_KEY_ID, "
+            fault += "AWS_SECRET_ACCESS_KEY and permissions."
         else:
-            what = f"{place.root} cannot be reached ({reason}); check the network, credentials "
-            what += "(AWS_ACCESS_KEY_ID), AWS_ENDPOINT_URL, AWS_REGION and AWS_ALLOW_HTTP."
-        raise errors.StoreError(what, path=str(place)) from None
+            fault = f"{place.root} cannot be reached ({reason}); check the network, credentials "
+            fault += "(AWS_ACCESS_KEY_ID), AWS_ENDPOINT_URL, AWS_REGION and AWS_ALLOW_HTTP."
+        raise errors.StoreError(fault, path=str(place)) from None

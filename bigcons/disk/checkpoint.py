@@ -146,31 +146,31 @@ class Snapshots:
         Raises InvalidInputError if another solve, or another version of bigcons, wrote it, and
         CorruptStoreError if it is damaged.
         """
-        snapshot, wanted = self.read(), {"format": SNAPSHOT_FORMAT, **self.fingerprint}
-        if snapshot is not None and (other := differences(snapshot.fingerprint, wanted)):
+        snapshot, fingerprint = self.read(), {"format": SNAPSHOT_FORMAT, **self.fingerprint}
+        if snapshot is not None and (changes := differences(snapshot.fingerprint, fingerprint)):
             raise InvalidInputError(
-                f"{self.folder} holds an unfinished run with {other}; repeat the call that started it, "
+                f"{self.folder} holds an unfinished run with {changes}; repeat the call that started it, "
                 f"with the same version of bigcons, or {_START_OVER}"
             )
         return snapshot
 
 
-def differences(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """Describe how the parameters and data of a stored run differ from those wanted; "" if they do not.
+def differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+    """Describe how the parameters and data of a ``stored`` run differ from the ``current`` ones; "" if equal.
 
-    Of long values, and of data, it is said that they are others. Entries that the stored run lacks are named
-    if nothing else differs.
+    Long values, and data, are only said to be others. Entries that the stored run lacks are named if nothing
+    else differs.
     """
 
     def words(name: str) -> str:
-        was, is_now = str(kept.get(name)), str(wanted[name])
+        was, is_now = str(stored.get(name)), str(current[name])
         is_of_data = " crc " in was + is_now or name.endswith("_checksum")
         if is_of_data or max(len(was), len(is_now)) > MOST_SHOWN:
             return f"other {name.removesuffix('_checksum')}"
         return f"{name}={was}, not {is_now}"
 
-    other = [name for name in wanted if kept.get(name) != wanted[name]]
-    return "; ".join(map(words, [name for name in other if name in kept] or other))
+    names = [name for name in current if stored.get(name) != current[name]]
+    return "; ".join(map(words, [name for name in names if name in stored] or names))
 
 
 def partial_folder(path: StorePath) -> Place:

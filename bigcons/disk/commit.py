@@ -116,15 +116,15 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
             content = read_json(file)
         head = content["attributes"]["bigcons"]
     except (FileNotFoundError, NotADirectoryError, LookupError, TypeError):
-        made = stores_of_run(place)
-        what = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
-        told = f"is a folder of stores; pass {' or '.join(made)}" if made else f"{what}; check the path"
-        raise errors.StoreNotFoundError(f"{place} {told}.", path=place) from None
+        stores = stores_of_run(place)
+        state = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
+        fault = f"is a folder of stores; pass {' or '.join(stores)}" if stores else f"{state}; check the path"
+        raise errors.StoreNotFoundError(f"{place} {fault}.", path=place) from None
     try:
         checksum = head.pop("checksum")
         is_whole = checksum == _checksum(content)
-        version, body, found = head["format_version"], head["body"], head["kind"]
-        is_whole &= isinstance(version, int) and isinstance(body, dict) and isinstance(found, str)
+        version, body, head_kind = head["format_version"], head["body"], head["kind"]
+        is_whole &= isinstance(version, int) and isinstance(body, dict) and isinstance(head_kind, str)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         is_whole = False
     if not is_whole:
@@ -133,11 +133,11 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
         remedy = "upgrade bigcons" if version > FORMAT_VERSION else "make it again"
         words = f"{place} has format {version}, and not {FORMAT_VERSION}; {remedy}."
         raise errors.StoreError(words, path=place)
-    if kind not in (None, found):
-        what = KINDS.get(found, "a store of another kind")
-        raise errors.StoreNotFoundError(f"{place} is {what}; {KINDS[str(kind)]} is needed here.", path=place)
+    if kind not in (None, head_kind):
+        state = KINDS.get(head_kind, "a store of another kind")
+        raise errors.StoreNotFoundError(f"{place} is {state}; {KINDS[str(kind)]} is needed here.", path=place)
     identity = checksum, body.get("digest"), folder
-    return Head(found, body, data, file.name == PARQUET_HEAD, identity)
+    return Head(head_kind, body, data, file.name == PARQUET_HEAD, identity)
 
 
 def _data_folder_in(content: Any) -> str | None:
@@ -167,8 +167,8 @@ def new_store(path: StorePath | Place, overwrite: bool = False, kind: str | None
     refuse_existing(place, overwrite, kind)
     if isinstance(place, places.DiskPlace):
         place = places.DiskPlace(os.path.realpath(place.path))  # a link stays
-    aside: Any = _renamed_folder if isinstance(place, places.DiskPlace) else _named_folder
-    with place.lock() as check_lock, places.disk_errors(place), aside(place, check_lock) as folder:
+    new_folder: Any = _renamed_folder if isinstance(place, places.DiskPlace) else _named_folder
+    with place.lock() as check_lock, places.disk_errors(place), new_folder(place, check_lock) as folder:
         refuse_existing(place, overwrite, kind)
         yield folder
         read_head(folder)
@@ -204,8 +204,8 @@ def _renamed_folder(place: places.DiskPlace, check_lock: Callable[[], None]) -> 
     finally:
         if previous.exists() and not path.exists():
             previous.rename(path)
-        for left in (partial, previous):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in (partial, previous):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _exchange(a: Path, b: Path) -> bool:
@@ -243,9 +243,9 @@ def _named_folder(place: Place, check_lock: Callable[[], None]) -> Iterator[Plac
 
 def _sweep_folders(place: Place) -> None:
     """Remove data folders that the head does not name: older ones, and those of killed writers."""
-    named = _named_by(place)
+    current = _named_by(place)
     for name in place.names():
-        if _DATA_FOLDER.fullmatch(name) and name != named:
+        if _DATA_FOLDER.fullmatch(name) and name != current:
             (place / name).remove()
 
 
@@ -261,40 +261,40 @@ def _named_by(place: Place) -> str | None:
 
 def provenance_at(path: StorePath | Place, kind: str) -> Mapping[str, Any] | None:
     """Return what the store at ``path`` was made with; None if there is none of this ``kind``."""
-    made = read_head(path).body.get("provenance") if stored_kind(path) == kind else None
-    return made if isinstance(made, dict) else None
+    provenance = read_head(path).body.get("provenance") if stored_kind(path) == kind else None
+    return provenance if isinstance(provenance, dict) else None
 
 
 def is_finished_import(
-    path: StorePath | Place, kind: str, wanted: Mapping[str, Any], overwrite: bool
+    path: StorePath | Place, kind: str, provenance: Mapping[str, Any], overwrite: bool
 ) -> bool:
-    """Return whether an import of files, made as it is ``wanted``, is at ``path``; refuse what else is there.
+    """Return whether an import of files of this ``provenance`` is at ``path``; refuse anything else there.
 
     Raises StoreExistsError if the import had another source, other options, or another "version" of the
     source, and for what `refuse_existing` refuses, such as an ensemble to which more was appended since.
     """
-    made = (None if overwrite else provenance_at(path, kind)) or {}
-    is_import = "version" in wanted and "version" in made and "appended" not in made
-    if not is_import or made.get("made_by") != wanted["made_by"]:
+    stored = (None if overwrite else provenance_at(path, kind)) or {}
+    is_import = "version" in provenance and "version" in stored and "appended" not in stored
+    if not is_import or stored.get("made_by") != provenance["made_by"]:
         refuse_existing(path, overwrite, kind)
         return False
-    found, asked = ({"source": of["source"], **of["options"]} for of in (made, wanted))
-    told = differences(found, {**dict.fromkeys(found), **asked})
-    if made["version"] != wanted["version"]:
-        told = told or f"other contents of {made['source']}"
-    refuse_other(path, told)
+    old, new = ({"source": call["source"], **call["options"]} for call in (stored, provenance))
+    difference = differences(old, {**dict.fromkeys(old), **new})
+    if stored["version"] != provenance["version"]:
+        difference = difference or f"other contents of {stored['source']}"
+    refuse_other(path, difference)
     return True
 
 
-def refuse_other(path: StorePath | Place, told: str) -> None:
-    """Raise StoreExistsError if a result at ``path`` is of another call, with ``told`` of the difference."""
-    if told:
-        raise _taken(path, f" and was made with {told}")
+def refuse_other(path: StorePath | Place, difference: str) -> None:
+    """Raise StoreExistsError, with a ``difference``, if the result at ``path`` is of another call."""
+    if difference:
+        raise _exists_error(path, f" and was made with {difference}")
 
 
-def _taken(path: StorePath | Place, told: str = "") -> errors.StoreExistsError:
+def _exists_error(path: StorePath | Place, detail: str = "") -> errors.StoreExistsError:
     remedy = "pass overwrite=True (--overwrite) or choose another path."
-    return errors.StoreExistsError(f"{path} exists{told}; {remedy}", path=path)
+    return errors.StoreExistsError(f"{path} exists{detail}; {remedy}", path=path)
 
 
 def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str | None = None) -> None:
@@ -318,15 +318,15 @@ def refuse_existing(path: StorePath | Place, overwrite: bool = False, kind: str 
     if not is_taken:
         return
     if not overwrite:
-        raise _taken(place)
+        raise _exists_error(place)
     if not is_store(place):
         raise errors.StoreExistsError(
             f"{place} exists and is not a bigcons store; choose another path.", path=place
         )
     with suppress(errors.CorruptStoreError):
-        if kind not in (None, found := read_head(place).kind):
+        if kind not in (None, other := read_head(place).kind):
             raise errors.StoreExistsError(
-                f"{place} exists and is {KINDS.get(found, 'a store of another kind')}, which would be lost; "
+                f"{place} exists and is {KINDS.get(other, 'a store of another kind')}, which would be lost; "
                 "choose another path or remove it.",
                 path=place,
             )
@@ -360,7 +360,7 @@ def new_file(path: StorePath, *, overwrite: bool) -> Iterator[IO[bytes]]:
     with suppress(OSError):
         for entry in target.parent.iterdir():
             is_of_path = entry.name.rpartition(".")[0].rpartition(".")[0] == f".{target.name}"
-            if is_of_path and places.is_left(entry):
+            if is_of_path and places.is_leftover(entry):
                 entry.unlink(missing_ok=True)
     with places.disk_errors(target), places.atomic_file(target) as file:
         yield file
@@ -373,5 +373,5 @@ def refuse_existing_file(path: StorePath, overwrite: bool) -> Path:
     if target.is_dir():
         raise errors.StoreExistsError(f"{path} exists and is a folder; choose another path.", path=path)
     if target.exists() and not overwrite:
-        raise _taken(path)
+        raise _exists_error(path)
     return target

@@ -74,9 +74,9 @@ def checked_size(n_bytes: int, at_most: int | None, where: object) -> int:
     return n_bytes
 
 
-def corrupt(where: object, what: str, remedy: str = "restore it from a copy.") -> CorruptStoreError:
-    """Return the error of what is wrong with a file, a folder or a store, and what to do."""
-    return CorruptStoreError(f"{where} {what}; {remedy}", path=where)
+def corrupt(where: object, fault: str, remedy: str = "restore it from a copy.") -> CorruptStoreError:
+    """Return the error of a file, a folder or a store with a ``fault``, and a remedy."""
+    return CorruptStoreError(f"{where} {fault}; {remedy}", path=where)
 
 
 @contextmanager

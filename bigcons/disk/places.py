@@ -76,9 +76,9 @@ class DiskPlace:
     def stamp(self) -> tuple[int, ...] | None:
         """Return the size of the file, and numbers that change when it does; None if there is no file."""
         with suppress(OSError):
-            found = self.path.stat()
-            if stat.S_ISREG(found.st_mode):
-                return found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+            status = self.path.stat()
+            if stat.S_ISREG(status.st_mode):
+                return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
         return None
 
     def read(self, at_most: int = MOST_BYTES) -> bytearray:
@@ -241,7 +241,7 @@ def disk_errors(path: StorePath | Place) -> Iterator[None]:
 # What killed processes leave
 
 
-def is_left(partial: Path) -> bool:
+def is_leftover(partial: Path) -> bool:
     """Return whether the owner of a temporary file or folder is a process of this machine that is gone."""
     owner = re.search(r"([0-9a-f]{8})-([0-9]+)-[0-9a-z_]+(\.partial)?$", partial.name)
     return owner is not None and owner[1] == machine() and not is_running(int(owner[2]))
@@ -251,14 +251,14 @@ def is_left(partial: Path) -> bool:
 def temporary_folder() -> Iterator[Path]:
     """Yield a temporary folder where the system has them; removed afterwards, even if not empty.
 
-    Removes those that killed processes of this user and machine left in the same place.
+    Folders that killed processes of this user and machine left in the same place are removed first.
     """
     where = Path(tempfile.gettempdir())
-    for left in where.glob("bigcons-*"):
+    for leftover in where.glob("bigcons-*"):
         with suppress(OSError):
-            is_ours = not hasattr(os, "getuid") or left.lstat().st_uid == os.getuid()
-            if is_ours and left.is_dir() and not left.is_symlink() and is_left(left):
-                shutil.rmtree(left, ignore_errors=True)
+            is_ours = not hasattr(os, "getuid") or leftover.lstat().st_uid == os.getuid()
+            if is_ours and leftover.is_dir() and not leftover.is_symlink() and is_leftover(leftover):
+                shutil.rmtree(leftover, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"bigcons-{machine()}-{os.getpid()}-", dir=where))
     try:
         yield folder

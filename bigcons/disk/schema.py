@@ -89,7 +89,7 @@ class Array(NamedTuple):
     def metadata(self) -> dict[str, Any]:
         """Return the array's ``zarr.json``.
 
-        The fill value is no data, so that other readers can tell a chunk that is missing.
+        The fill value occurs in no data, so that other readers can tell a chunk that is missing.
         """
         dtype = np.dtype(self.dtype)
         fill: float = -1.0
@@ -97,8 +97,8 @@ class Array(NamedTuple):
             fill = int(np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min)
         compressor: dict[str, Any] = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
         if self.compressor == "lz4":
-            how = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "blocksize": 0}
-            compressor = {"name": "blosc", "configuration": {"typesize": dtype.itemsize, **how}}
+            options = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "blocksize": 0}
+            compressor = {"name": "blosc", "configuration": {"typesize": dtype.itemsize, **options}}
         endian = {"configuration": {"endian": "little"}} if dtype.itemsize > 1 else {}
         return {
             "zarr_format": 3,
@@ -188,5 +188,5 @@ def check_body(kind: str, body: Mapping[str, Any]) -> None:
                 "lists": isinstance(value, dict) and {*map(type, value.values())} <= {list},
                 "null": value is None,
             }
-            if not any(fits[one] for one in types.split(" or ")):
+            if not any(fits[alternative] for alternative in types.split(" or ")):
                 raise ValueError(f"{name} is {value!r:.40}, no {types}")

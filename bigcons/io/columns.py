@@ -116,9 +116,9 @@ def select(
     if decimal is not None:
         check_choice("decimal", decimal, (".", ","))
     choice = Selection(source, id, columns, drop, missing, header, sep, decimal, categorical)
-    if not (given := given_for(choice)):
+    if not (options := options_of(choice)):
         return source
-    return replace(source, **given) if isinstance(source, Selection) else choice
+    return replace(source, **options) if isinstance(source, Selection) else choice
 
 
 def source_of(x: Any) -> Any:
@@ -126,21 +126,21 @@ def source_of(x: Any) -> Any:
     return x.source if isinstance(x, Selection) else x
 
 
-def given_for(x: Any) -> dict[str, Any]:
-    """Return what `select` was given for a source, by parameter."""
-    given = {}
+def options_of(x: Any) -> dict[str, Any]:
+    """Return the options of `select` for a source, by parameter."""
+    options = {}
     for name, value in vars(x).items() if isinstance(x, Selection) else ():
         if value is not None and name != "source":
-            given[name] = value
-    return given
+            options[name] = value
+    return options
 
 
 def choose(source: Source, choice: Selection, *, with_ids: bool = True) -> Source:
     """Return a source with the columns of a choice, and with its ids; see `select`.
 
-    Names of rows that were not asked for are read ``with_ids`` only.
+    Names of rows that the choice does not ask for are read ``with_ids`` only.
     """
-    if not given_for(choice) and not (with_ids and source.is_named):
+    if not options_of(choice) and not (with_ids and source.is_named):
         return source
     drops = [column for column in listed(choice.drop) if not is_index(source, column)]
     dropped = {position for column in drops for position in positions_of(source, column)}
@@ -151,23 +151,23 @@ def choose(source: Source, choice: Selection, *, with_ids: bool = True) -> Sourc
     if choice.id is not None and is_index(source, choice.id):
         rows = source.index
     elif choice.id is not None:
-        (at,) = positions_of(source, choice.id, may_be_pattern=False)
-        rows = (source.text or source).selected([at])
-        dropped.add(at)
+        (id_column,) = positions_of(source, choice.id, may_be_pattern=False)
+        rows = (source.text or source).selected([id_column])
+        dropped.add(id_column)
     elif with_ids and source.is_named and source.ids is None and len(drops) == len(listed(choice.drop)):
         rows = source.index
     positions = positions if choice.columns is not None else list(range(source.n_columns))
     positions = [position for position in positions if position not in dropped]
-    if not positions and given_for(choice).keys() & {"columns", "drop", "id"}:
+    if not positions and options_of(choice).keys() & {"columns", "drop", "id"}:
         raise InvalidInputError(f"{source.where} has no columns left; choose at least one besides the id.")
-    chosen = source.selected(positions)
-    named = {position for column in listed(choice.categorical) for position in positions_of(source, column)}
-    chosen.categorical |= {place for place, position in enumerate(positions) if position in named}
+    table = source.selected(positions)
+    coded = {position for column in listed(choice.categorical) for position in positions_of(source, column)}
+    table.categorical |= {place for place, position in enumerate(positions) if position in coded}
     if choice.missing is not None:
-        chosen.rule = missing_rule(choice.missing)
+        table.rule = missing_rule(choice.missing)
     if rows is not None:
-        chosen.ids = scan_ids(rows, rows.names[0] if rows.names else "id", is_index=rows is source.index)
-    return chosen
+        table.ids = scan_ids(rows, rows.names[0] if rows.names else "id", is_index=rows is source.index)
+    return table
 
 
 def listed(columns: Columns | None) -> list[Column]:
@@ -253,15 +253,15 @@ NONE_MISSING = MissingRule(frozenset({""}), frozenset())
 def missing_rule(values: Any) -> MissingRule:
     """Return the rule of the values that a user names; None is the default.
 
-    Text is missing in addition to the default words, numbers are so in place of the negative ones. A list
-    of neither leaves what is empty.
+    Text is missing in addition to the default words, numbers are so in place of the negative ones. After a
+    list of neither, only empty values are missing.
     """
     if values is None:
         return DEFAULT_RULE
     is_one = isinstance(values, (str, bytes)) or not hasattr(values, "__iter__")
-    given = [values] if is_one else [*values]
-    texts = {str(v).strip() for v in given if v is not None and type(v).__name__ != "NAType" and v == v}
-    texts |= {str(int(value)) for value in given if isinstance(value, (bool, np.bool_))}  # 0 and 1 in arrays
+    items = [values] if is_one else [*values]
+    texts = {str(v).strip() for v in items if v is not None and type(v).__name__ != "NAType" and v == v}
+    texts |= {str(int(value)) for value in items if isinstance(value, (bool, np.bool_))}  # 0 and 1 in arrays
     if not texts:
         return NONE_MISSING
     numbers = {int(number) for number in map(number_of, texts) if number is not None and number % 1 == 0}
@@ -321,7 +321,7 @@ class Ids:
         self.held_bytes: int = values.nbytes
         self.facts: IdFacts = IdFacts(name, is_index, _kind_of(values), n_bytes, digest)
 
-    def others(self, values: Any) -> Ids:
+    def with_values(self, values: Any) -> Ids:
         """Return the ids of other objects, in a column of the same name."""
         return Ids(values, self.facts.name, self.facts.is_index)
 
@@ -335,7 +335,7 @@ class Ids:
             yield self.read(block.start, block.stop)
 
     def take(self, rows: np.ndarray) -> Ids:
-        """Return the ids of some rows, of which blocks without any are not read."""
+        """Return the ids of some rows; blocks without any of these are not read."""
         import pyarrow as pa
 
         order, parts = np.argsort(rows, kind="stable"), [self.read(0, 0)]
@@ -344,7 +344,7 @@ class Ids:
             start, stop = number * BLOCK_ROWS, min((number + 1) * BLOCK_ROWS, self.n_objects)
             low, high = np.searchsorted(ascending, [start, stop])
             parts.append(self.read(start, stop).take(ascending[low:high] - start))
-        return self.others(pa.concat_arrays(parts).take(np.argsort(order)))
+        return self.with_values(pa.concat_arrays(parts).take(np.argsort(order)))
 
     def hold(self) -> Ids:
         """Return the ids in memory."""
@@ -394,8 +394,8 @@ def scan_ids(source: Source, name: str, *, is_index: bool = False) -> Ids:
     """Read the only column of ``source`` and return it as ids.
 
     Raises InvalidIdsError for missing and repeated ids, and for other types than whole numbers and text. In a
-    file without types, ids are whole numbers if all of them look like ones that are written without zeros in
-    front; else text, as it is in the file.
+    file without types, ids are whole numbers if all of them look so and have no zeros in front; else they are
+    the text of the file.
     """
     parts: list[Any] = []
     n_objects = 0
@@ -413,8 +413,8 @@ def scan_ids(source: Source, name: str, *, is_index: bool = False) -> Ids:
         if not is_index:
             raise
         remedy = "or leave it out by df.reset_index(drop=True) or drop='index' (--drop index)."
-        what = f"{str(error).rstrip('.')}; {remedy}"
-        raise InvalidIdsError(what, column=error.column, row=error.row) from None
+        message = f"{str(error).rstrip('.')}; {remedy}"
+        raise InvalidIdsError(message, column=error.column, row=error.row) from None
     return Ids(values, name, is_index)
 
 
@@ -427,13 +427,13 @@ def canonical(raw: Any, name: str, where: str, first: int = 0) -> Any:
     kind = values if isinstance(values, str) else f"type {values.type}"
     is_text = kind == "type large_string"
     if isinstance(values, str) or not (is_text or pa.types.is_integer(values.type) or values.null_count):
-        what = f"{name} of {where} has ids that are neither all whole numbers nor all text ({kind})"
-        raise InvalidIdsError(f"{what}; convert them.", column=name)
+        fault = f"{name} of {where} has ids that are neither all whole numbers nor all text ({kind})"
+        raise InvalidIdsError(f"{fault}; convert them.", column=name)
     missing = values.is_null(nan_is_null=True)
     missing = pc.or_kleene(missing, pc.equal(values, "")) if is_text else missing
     if (row := missing.index(True).as_py()) >= 0:
-        what = f"row {first + row} (from 0) of {where} has no {name}; fill or drop the rows without one."
-        raise InvalidIdsError(what, column=name, row=first + row)
+        fault = f"row {first + row} (from 0) of {where} has no {name}; fill or drop the rows without one."
+        raise InvalidIdsError(fault, column=name, row=first + row)
     return values if is_text or values.type == pa.uint64() else values.cast(pa.int64())
 
 
@@ -496,17 +496,17 @@ def refuse_repeated_ids(values: Any, name: str, where: str) -> None:
     if not (keys[1:] == keys[:-1]).any():
         return
     counts = values.value_counts()
-    if (at := pc.greater(counts.field("counts"), 1).index(True).as_py()) >= 0:
-        value = counts.field("values")[at]
+    if (index := pc.greater(counts.field("counts"), 1).index(True).as_py()) >= 0:
+        value = counts.field("values")[index]
         rows = np.flatnonzero(pc.equal(values, value))[:2].tolist()
-        what = f"{name} {_shown(value)} is in rows {rows[0]} and {rows[1]} (from 0) of {where}; change it."
-        raise InvalidIdsError(what, column=name, row=rows[1])
+        message = f"{name} {_shown(value)} is in rows {rows[0]} and {rows[1]} (from 0) of {where}; change it."
+        raise InvalidIdsError(message, column=name, row=rows[1])
 
 
 def rows_of_ids(objects: Ids, ids: Ids, where: str) -> np.ndarray | None:
-    """Return the row in ``ids`` of each of the ``objects``, -1 of those that have none; None if in order.
+    """Return the row in ``ids`` of each of the ``objects``, -1 without one; None if both have one order.
 
-    Raises InvalidIdsError for an id that is no object, and of another type.
+    Raises InvalidIdsError for an id that is no object, and for ids of another type.
     """
     import pyarrow.compute as pc
 
@@ -514,12 +514,12 @@ def rows_of_ids(objects: Ids, ids: Ids, where: str) -> np.ndarray | None:
     if objects.facts.digest == ids.facts.digest:
         return None
     refuse_other_type(objects, ids, where)
-    wanted, values = objects.hold().values, ids.hold().values
-    unknown = pc.is_null(pc.index_in(values, value_set=wanted))
-    if (first := unknown.index(True).as_py()) >= 0:
-        what = f"row {first} (from 0) of {where} has {name} {_shown(values[first])}, which is no object."
-        raise InvalidIdsError(what, column=name, row=first)
-    rows = pc.fill_null(pc.index_in(wanted, value_set=values), MISSING)
+    object_ids, values = objects.hold().values, ids.hold().values
+    unknown = pc.is_null(pc.index_in(values, value_set=object_ids))
+    if (row := unknown.index(True).as_py()) >= 0:
+        message = f"row {row} (from 0) of {where} has {name} {_shown(values[row])}, which is no object."
+        raise InvalidIdsError(message, column=name, row=row)
+    rows = pc.fill_null(pc.index_in(object_ids, value_set=values), MISSING)
     return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
 
 
@@ -527,8 +527,8 @@ def refuse_other_type(objects: Ids, ids: Ids, where: str) -> None:
     """Raise InvalidIdsError for numbers where the objects have text, and the like."""
     name = ids.facts.name
     if objects.facts.dtype != ids.facts.dtype:
-        what = f"{name} of {where} is {ids.facts.dtype} but the ids of the objects are {objects.facts.dtype}"
-        raise InvalidIdsError(f"{what}; convert them to one type.", column=name)
+        fault = f"{name} of {where} is {ids.facts.dtype} but the ids of the objects are {objects.facts.dtype}"
+        raise InvalidIdsError(f"{fault}; convert them to one type.", column=name)
 
 
 def are_positions(ids: Ids, start: int = 0) -> bool:

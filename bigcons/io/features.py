@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, first_line, shown, warn_user
-from bigcons.io.columns import MISSING_WORDS, Column, Columns, Ids, given_for, loose_number, select
+from bigcons.io.columns import MISSING_WORDS, Column, Columns, Ids, loose_number, options_of, select
 from bigcons.io.labels import rechunk
 from bigcons.io.sources import IN_MEMORY, Rows, Source, open_source, origin, provenance_of_files
 from bigcons.memory import BLOCK_ROWS, VALUES_TOGETHER, Block, row_blocks
@@ -179,16 +179,16 @@ class FeatureEncoding:
         return np.concatenate([getattr(block, "toarray", lambda block=block: block)() for block in points])
 
     def table_of(self, features: Any, id: Column | None = None) -> Source:
-        """Return the table of new rows, with the columns that the encoding was learned of, in their order.
+        """Return the table of new rows, with the columns that the encoding was learned from, in their order.
 
         A table with names needs all of them, in any order; others are not read. The ids are in the column
-        ``id``, by default in that of the same name as those of the first objects, if the table has it.
+        ``id``, by default in the one named like the ids of the first objects, if there is one.
         """
         missing = list(self.columns[0].missing) or None
         opened = open_source(select(features, missing=missing), "features", with_ids=False)
         are_named = self.is_named and opened.names is not None
-        wanted = [column.name for column in self.columns] if are_named else None
-        table = open_source(select(opened, id=id, columns=wanted), "features", usual_id=self.id_name)
+        names = [column.name for column in self.columns] if are_named else None
+        table = open_source(select(opened, id=id, columns=names), "features", usual_id=self.id_name)
         if table.n_columns != len(self.columns):
             raise InvalidInputError(
                 f"{table.where} has {table.n_columns} columns, not {len(self.columns)}; give the same."
@@ -217,8 +217,8 @@ class FeatureEncoding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the encoding as JSON values; the arrays of the scaling as lists."""
-        given = vars(self.scaling).items()
-        scaling = {name: values if name == "checksum" else values.tolist() for name, values in given}
+        arrays = vars(self.scaling).items()
+        scaling = {name: values if name == "checksum" else values.tolist() for name, values in arrays}
         columns = [column._asdict() for column in self.columns]
         return {"columns": columns, "is_named": self.is_named, "scaling": scaling, "id_name": self.id_name}
 
@@ -236,14 +236,14 @@ class FeatureEncoding:
 
     def columns_of_numbers(self) -> list[int]:
         """Return the column of each number that is clustered."""
-        assert self.scaling is not None  # noqa: S101 - asked for once they are known
+        assert self.scaling is not None  # noqa: S101 - set before names are asked for
         positions = np.concatenate([self.scaling.kept, self.scaling.gaps])
         columns: list[int] = (np.searchsorted(self.starts, positions, side="right") - 1).tolist()
         return columns
 
     def column_names(self) -> list[str]:
         """Return the names of the columns that are clustered."""
-        assert self.scaling is not None  # noqa: S101 - asked for once they are known
+        assert self.scaling is not None  # noqa: S101 - set before names are asked for
         names = self.names
         gaps = [f"{names[c]} is missing" for c in self.scaling.gaps]
         return [names[c] for c in self.scaling.kept] + gaps
@@ -390,11 +390,11 @@ def open_features(
     """
     if isinstance(source, Features):
         return source
-    chosen = select(source, id=id, columns=columns, drop=drop)
-    plain = {name: str(v.tolist() if hasattr(v, "tolist") else v) for name, v in given_for(chosen).items()}
-    features = Features(open_source(chosen, "features"), options=plain)
-    if origin(chosen) != IN_MEMORY:
-        features.version = provenance_of_files(chosen, {}).get("version")
+    choice = select(source, id=id, columns=columns, drop=drop)
+    plain = {name: str(v.tolist() if hasattr(v, "tolist") else v) for name, v in options_of(choice).items()}
+    features = Features(open_source(choice, "features"), options=plain)
+    if origin(choice) != IN_MEMORY:
+        features.version = provenance_of_files(choice, {}).get("version")
     return features
 
 
@@ -484,7 +484,7 @@ class Features:
         self.dtype: np.dtype = np.dtype(np.float32 if exact else np.float64)
 
     def _codes(self) -> list[ColumnCode]:
-        """Return what the columns become, those of text after a pass over them."""
+        """Return the codes of the columns, those of text columns after a pass over these."""
         table, codes, refused = self.table, [], []
         names = table.names or [f"f{c}" for c in range(table.n_columns)]
         types: Sequence[Any] = table.column_types() or [table.dtype] * len(names)
@@ -497,8 +497,8 @@ class Features:
             codes.append(ColumnCode(name, kind or NUMBER, missing=table.rule.more_words))
         if not names or len(set(names)) < len(names):
             repeated = [name for name in names if names.count(name) > 1]
-            what = f"more than one column {repeated[0]!r}" if repeated else "no columns"
-            raise InvalidInputError(f"{self.where} has {what}; give each its own name, and at least one.")
+            fault = f"more than one column {repeated[0]!r}" if repeated else "no columns"
+            raise InvalidInputError(f"{self.where} has {fault}; give each its own name, and at least one.")
         if refused:
             raise InvalidInputError(
                 f"{self.where} has columns that cannot serve as features, {', '.join(refused[:20])}; leave "
@@ -518,10 +518,10 @@ class Features:
             for rows in table.batches(BLOCK_ROWS, columns=places):
                 for c, raw in zip(places, rows if isinstance(rows, list) else rows.T, strict=True):
                     column = as_arrow(raw, codes[c].name, self.where)
-                    texts, of_rows = texts_of(column, codes[c].missing)
-                    used = {texts[at] if at >= 0 else None for at in np.unique(of_rows).tolist()}
-                    words = {text for text in used if text is not None}
-                    if len(words) < len(used):
+                    texts, text_codes = texts_of(column, codes[c].missing)
+                    labels = {texts[code] if code >= 0 else None for code in np.unique(text_codes).tolist()}
+                    words = {text for text in labels if text is not None}
+                    if len(words) < len(labels):
                         with_gaps.add(c)
                     if c not in table.categorical and not pa.types.is_dictionary(column.type):
                         for text in sorted(filter(_LIKE_NUMBER.fullmatch, words))[:1]:
@@ -530,10 +530,10 @@ class Features:
                         levels[c] |= words
                 listener.advance(len(column))
         if odd:
-            for c, found in odd.items():
-                found += [word for word in sorted(levels[c]) if not _LIKE_NUMBER.fullmatch(word)][:1]
-            told = {c: " beside ".join(map(repr, found)) for c, found in odd.items()}
-            examples = "; ".join(f"{codes[c].name!r}, such as {found}" for c, found in told.items())
+            for c, samples in odd.items():
+                samples += [word for word in sorted(levels[c]) if not _LIKE_NUMBER.fullmatch(word)][:1]
+            pairs = {c: " beside ".join(map(repr, samples)) for c, samples in odd.items()}
+            examples = "; ".join(f"{codes[c].name!r}, such as {samples}" for c, samples in pairs.items())
             raise InvalidInputError(
                 f"{self.where} has text that may be numbers or dates in column {examples}; convert it, "
                 "name in decimal= of bigcons.select (--decimal) what stands before fractions, the column "
@@ -542,8 +542,8 @@ class Features:
             )
         for c, words in levels.items():
             kind = HASHED if len(words) > LEVELS else CATEGORY if words else NUMBER
-            kept = tuple(sorted(words)) if kind == CATEGORY else ()
-            codes[c] = codes[c]._replace(kind=kind, levels=kept, may_miss=bool(words) and c in with_gaps)
+            values = tuple(sorted(words)) if kind == CATEGORY else ()
+            codes[c] = codes[c]._replace(kind=kind, levels=values, may_miss=bool(words) and c in with_gaps)
 
     def _check_head(self, codes: Sequence[ColumnCode]) -> None:
         """Refuse columns with a different whole number or text in each of many rows, unless they were chosen.
@@ -642,9 +642,9 @@ class Features:
         for block in blocks:
             for rows in self.table.batches(block.n_rows, block.start, block.stop):
                 if not (finite := np.isfinite(rows.data)).all():
-                    at = int(finite.argmin())
-                    row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
-                    raise self._not_finite(rows.data[at], block.start + row, int(rows.indices[at]))
+                    entry = int(finite.argmin())
+                    row = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+                    raise self._not_finite(rows.data[entry], block.start + row, int(rows.indices[entry]))
                 yield block, rows
 
     def _not_finite(self, value: Any, row: int, column: int) -> InvalidInputError:

@@ -39,13 +39,13 @@ class Encoding:
     def __init__(
         self,
         name: str,
-        known: np.ndarray | None = None,
+        known_values: np.ndarray | None = None,
         rule: MissingRule = DEFAULT_RULE,
         *,
         is_text: bool = False,
     ) -> None:
         self.name: str = name
-        self.values: np.ndarray = np.empty(0, np.int64) if known is None else known
+        self.values: np.ndarray = np.empty(0, np.int64) if known_values is None else known_values
         self.categories: np.ndarray | None = None
         self.n_labeled: int = 0
         is_named = self.values.dtype == object
@@ -59,9 +59,9 @@ class Encoding:
         self._words: Any = None
         self._code_of_word = self._code_of_number = self._order = np.empty(0, np.int64)
         self.missing: set[Any] = set(filter((1 << 63).__le__, rule.numbers or ()))
-        """Texts and numbers that occur, and are named as missing; those that no int64 holds unseen."""
+        """Texts and numbers that occur and are named as missing; numbers beyond int64 are not looked for."""
         self._unusual: set[int] = set()
-        """Numbers that are missing as negative ones are, but that seldom mean it."""
+        """Negative numbers that are missing by default, but that seldom mean it."""
 
     def add(self, raw: Any) -> None:
         """Learn the labels in a batch of the column; raise InvalidInputError for invalid ones."""
@@ -103,11 +103,11 @@ class Encoding:
                 f"partition {self.name!r} has the labels {two}, and negative numbers mean missing; pass "
                 "missing=[] (--missing '') if they are labels, or in missing= (--missing) what is missing."
             )
-        known, labels = self.values, self._labels_of_texts() if self._texts else []
-        new: Any = set(labels) - {None}
-        has_text = bool(new) and isinstance(next(iter(new)), str)  # all of them, or none
-        has_numbers = bool(new) and not has_text
-        has_numbers |= len(self._numbers) > 0 or (len(known) > 0 and known.dtype != object)
+        values, labels = self.values, self._labels_of_texts() if self._texts else []
+        distinct: Any = set(labels) - {None}
+        has_text = bool(distinct) and isinstance(next(iter(distinct)), str)  # all of them, or none
+        has_numbers = bool(distinct) and not has_text
+        has_numbers |= len(self._numbers) > 0 or (len(values) > 0 and values.dtype != object)
         if not has_text and not has_numbers:
             raise EmptyPartitionError(self.name)
         if has_text and has_numbers:
@@ -115,11 +115,11 @@ class Encoding:
                 f"partition {self.name!r} mixes text and whole numbers, here or with those before; recode it."
             )
         if has_text:
-            self.values = np.array([*known, *sorted(new.difference(known))], object)
+            self.values = np.array([*values, *sorted(distinct.difference(values))], object)
         else:
-            numbers = np.union1d(self._numbers, [*new]).astype(np.int64) if new else self._numbers
-            more = np.setdiff1d(numbers, known, assume_unique=True) if len(known) else numbers
-            self.values = np.append(known, more)
+            numbers = np.union1d(self._numbers, [*distinct]).astype(np.int64) if distinct else self._numbers
+            new_numbers = np.setdiff1d(numbers, values, assume_unique=True) if len(values) else numbers
+            self.values = np.append(values, new_numbers)
         is_dense = not has_text and np.array_equal(self.values, np.arange(len(self.values)))
         self.categories = None if is_dense else self.values
         if self._texts:
@@ -213,11 +213,11 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
             absent = column.is_null().to_numpy(zero_copy_only=False)
             column = pc.fill_null(column, pa.scalar(0, column.type))
         raw = column.to_numpy(zero_copy_only=False)
-    most = np.iinfo(raw.dtype).max if raw.dtype.kind == "u" and rule.numbers is None else None
-    if most is not None and raw.max(initial=0, where=~absent) == most:
+    top = np.iinfo(raw.dtype).max if raw.dtype.kind == "u" and rule.numbers is None else None
+    if top is not None and raw.max(initial=0, where=~absent) == top:
         raise InvalidInputError(
-            f"partition {name!r} has the label {most}, which is what {raw.dtype} makes of -1; pass "
-            f"missing={most} (--missing {most}) if it means missing, or missing=[] (--missing '') if not."
+            f"partition {name!r} has the label {top}, which is what {raw.dtype} makes of -1; pass "
+            f"missing={top} (--missing {top}) if it means missing, or missing=[] (--missing '') if not."
         )
     if raw.dtype.kind == "f":
         absent = absent | np.isnan(raw)
@@ -253,17 +253,17 @@ def scan_labels(
     source: Source,
     names: Sequence[str],
     *,
-    known: Sequence[np.ndarray | None] | None = None,
+    values: Sequence[np.ndarray | None] | None = None,
     rows: int = BLOCK_ROWS,
     budget: DataBudget | None = None,
 ) -> tuple[int, list[Encoding]]:
-    """Read ``source`` once; return its rows and the encodings of its partitions, new values after ``known``.
+    """Read ``source`` once; return its rows and the encodings of its partitions, new values after ``values``.
 
     Raises InvalidInputError for an empty matrix, invalid labels and partitions without labels, and
     MemoryBudgetError if the distinct labels take more than a quarter of ``budget``.
     """
-    both = zip(names, known or [None] * source.n_columns, strict=True)
-    encodings = [Encoding(name, values, source.rule, is_text=source.is_text) for name, values in both]
+    partitions = zip(names, values or [None] * source.n_columns, strict=True)
+    encodings = [Encoding(name, encoded, source.rule, is_text=source.is_text) for name, encoded in partitions]
     n_objects = 0
     for block in source.batches(rows):
         columns = columns_of(block)
@@ -271,9 +271,9 @@ def scan_labels(
             encoding.add(column)
         n_objects += len(columns[0]) if columns else 0
         del block, columns  # before the source makes the next ones
-        needed = sum(encoding.n_bytes() for encoding in encodings)
+        n_bytes = sum(encoding.n_bytes() for encoding in encodings)
         if budget is not None:  # of which blocks need three times as much
-            budget.check(4 * needed, "the process and the distinct labels", "leave out columns")
+            budget.check(4 * n_bytes, "the process and the distinct labels", "leave out columns")
     if not n_objects or not source.n_columns:
         raise InvalidInputError(
             f"{source.where} is empty, shape ({n_objects}, {source.n_columns}); give at least one label."
@@ -303,7 +303,7 @@ def encode_labels(
         del block, columns  # before the source makes the next ones
         if is_first and source.may_be_other:
             refuse_no_objects(source.where, source.n_rows, codes.T, encodings, source.ids)
-        if is_first and source.is_given and are_new:
+        if is_first and source.is_raw and are_new:
             warn_of_labels(source.n_rows or 0, encodings, codes.T)
         is_first = False
         n_labeled += np.count_nonzero(codes != MISSING, axis=1)
@@ -333,13 +333,13 @@ def refuse_no_objects(
             f"(--id {texts[0]}) if it names the objects, use Ensemble.from_long (bigcons import --long) for "
             "a row for each label, or name the partitions in columns= (--columns)."
         )
-    what = ""
+    form = ""
     are_halves = n_rows >= 20 and n_columns > 2 and codes.min() == 0 and (codes.max(axis=0) == 1).all()
     may_be_long = ids is None or ids.facts.is_index  # which may number rows
     if are_halves and (codes.sum(axis=1) == 1).all():
-        what = "a column for each cluster: then pass Ensemble.from_memberships([x]) (--memberships)"
+        form = "a column for each cluster: then pass Ensemble.from_memberships([x]) (--memberships)"
     elif n_rows >= 20 and codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
-        what = "a symmetric matrix that tells which objects belong together: then pass its partitions"
+        form = "a symmetric matrix that tells which objects belong together: then pass its partitions"
     elif may_be_long and n_columns == 3 and n_rows >= 200:
         for thing, voter in ((0, 1), (0, 2), (1, 2)):
             pairs = codes[:, [thing, voter]]
@@ -348,11 +348,11 @@ def refuse_no_objects(
             n_values = max(len(encodings[c].values) for c in (thing, voter))
             is_long = pairs.min() >= 0 and n_pairs == n_rows and 2 * n_here <= n_rows
             if is_long and 2 * n_values <= encodings[thing].n_labeled:
-                what = f"a long table, of {encodings[thing].name!r} and {encodings[voter].name!r}: then pass "
-                what += "it to Ensemble.from_long (bigcons import --long)"
-    if what:
+                form = f"a long table, of {encodings[thing].name!r} and {encodings[voter].name!r}: then pass "
+                form += "it to Ensemble.from_long (bigcons import --long)"
+    if form:
         raise InvalidInputError(
-            f"{name} may be {what}; or name the columns in columns= (--columns) if each is a partition."
+            f"{name} may be {form}; or name the columns in columns= (--columns) if each is a partition."
         )
 
 
@@ -367,23 +367,23 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
     first or the last row of text may be types, units or totals if it has labels of its own in all partitions:
     ``codes`` (rows, M) of the first rows tell; a row of names repeats the header.
     """
-    told: list[str] = []
+    messages: list[str] = []
     if n_objects < 20 and len(encodings) >= 10 * n_objects:
-        told.append(
+        messages.append(
             f"{n_objects} objects have labels in {len(encodings):,} partitions; transpose the table if its "
             "rows are partitions."
         )
     gaps = [e for e in encodings if e.n_labeled < n_objects and e.rule == DEFAULT_RULE]
     votes = [e for e in gaps if e.values.dtype != object]
     if votes and all(len(encoding.values) == 1 for encoding in gaps):
-        told.append(
+        messages.append(
             f"partition {votes[0].name!r} has {votes[0].values[0]} as its only label, and "
             f"{n_objects - votes[0].n_labeled:,} of the objects have none; pass missing=[] (--missing '') if "
             "negative numbers are labels."
         )
     single = [e.name for e in encodings if len(e.values) == 1 and e.n_labeled == n_objects]
     if 0 < len(single) < len(encodings) and n_objects >= 20:
-        told.append(
+        messages.append(
             f"all objects are in one cluster in {shown(single)}, which tells nothing, and misleads PCC and "
             "MCLA; leave it out with drop= (--drop)."
         )
@@ -396,51 +396,51 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
             unlike = [word for word in words if 2 * len(words) < len(numbers) and not word[0].isdigit()]
         else:
             labels = np.sort(numbers)
-            at = int(np.argmax(np.diff(labels, append=labels[-1:]) > 1))
-            is_far = at > 0 and len(labels) - at < 4 and labels[at + 1] - labels[at] > at + 1
-            unlike = labels[at + 1 :].tolist() if is_far else []
+            last = int(np.argmax(np.diff(labels, append=labels[-1:]) > 1))
+            is_far = last > 0 and len(labels) - last < 4 and labels[last + 1] - labels[last] > last + 1
+            unlike = labels[last + 1 :].tolist() if is_far else []
         if unlike:
             odd[e.name] = unlike
     if 0 < 2 * len(odd) < len(encodings):  # by chance, of few objects of many clusters
         odd = {name: unlike for name, unlike in odd.items() if isinstance(unlike[0], str)}
     if odd:
-        one = next(iter(odd.values()))
-        rest = "numbers" if isinstance(one[0], str) else "far smaller"
-        told.append(
-            f"{shown([*odd])} has {shown(one)}, unlike its other labels, which are {rest}; name in "
+        example = next(iter(odd.values()))
+        kind = "numbers" if isinstance(example[0], str) else "far smaller"
+        messages.append(
+            f"{shown([*odd])} has {shown(example)}, unlike its other labels, which are {kind}; name in "
             "missing= (--missing) what is no cluster, leave out a row of names, units or totals, or pass "
             "missing=[] (--missing '') if all are clusters."
         )
     are_words = n_objects >= 20 and not odd and all(e.values.dtype == object for e in encodings)
     if are_words and all(e.name in e.values for e in encodings):
         are_words = False
-        told.append(
+        messages.append(
             f"the names of the partitions are labels, too ({shown([e.name for e in encodings])}); leave out "
             "a row that repeats the header."
         )
     are_full = min(e.n_labeled for e in encodings) >= n_objects - 1
-    for at, which in ((0, "first"), (-1, "last")) if are_words and len(encodings) > 1 else ():
-        seen = codes[at] >= 0
-        are_alone = (codes == codes[at]).sum(axis=0)[seen] == 1
-        if are_alone.all() and (seen.all() or (are_full and seen.any())):
-            texts = shown([str(e.values[c]) for e, c in zip(encodings, codes[at], strict=True) if c >= 0])
-            told.append(
-                f"the {which} row has labels that no other has in any partition ({texts}); leave it out if "
+    for row, ordinal in ((0, "first"), (-1, "last")) if are_words and len(encodings) > 1 else ():
+        labeled = codes[row] >= 0
+        are_alone = (codes == codes[row]).sum(axis=0)[labeled] == 1
+        if are_alone.all() and (labeled.all() or (are_full and labeled.any())):
+            texts = shown([str(e.values[c]) for e, c in zip(encodings, codes[row], strict=True) if c >= 0])
+            messages.append(
+                f"the {ordinal} row has labels that no other has in any partition ({texts}); leave it out if "
                 "it has types, units or totals."
             )
     ids = [encoding.name for encoding in encodings if len(encoding.values) == n_objects >= 200]
     if 0 < len(ids) < len(encodings):
-        told.append(
+        messages.append(
             f"every object has a different label in {shown(ids)}; pass id={ids[0]!r} (--id {ids[0]}) if that "
             "names the objects, and leave out with drop= (--drop) what is no partition."
         )
-    for message in told:
+    for message in messages:
         warn_user(message, SuspiciousLabelsWarning)
 
 
-def warn_of_unseen(where: str, rule: MissingRule, seen: set[Any], category: type[Warning]) -> None:
-    """Warn of values named as missing that occur nowhere; ``seen`` has texts and numbers that do."""
-    unseen = [text for text in rule.more_words if seen.isdisjoint({text, number_of(text)} - {None})]
+def warn_of_unseen(where: str, rule: MissingRule, values: set[Any], category: type[Warning]) -> None:
+    """Warn of values named as missing that occur nowhere; ``values`` has texts and numbers that do."""
+    unseen = [text for text in rule.more_words if values.isdisjoint({text, number_of(text)} - {None})]
     if unseen and rule.words.isdisjoint({"True", "False"}):  # which are named as 1 and 0, too
         warn_user(
             f"no value of {where} is {shown(unseen)}, which missing= (--missing) names; name what is missing "
@@ -455,8 +455,8 @@ def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, li
     Warns of values named as missing that no partition has.
     """
     if (rule := encodings[0].rule) != DEFAULT_RULE:
-        seen: set[Any] = set().union(*(encoding.missing for encoding in encodings))
-        warn_of_unseen("labels", rule, seen, SuspiciousLabelsWarning)
+        values: set[Any] = set().union(*(encoding.missing for encoding in encodings))
+        warn_of_unseen("labels", rule, values, SuspiciousLabelsWarning)
     n_clusters, n_labeled = np.empty((2, len(encodings)), np.int64)
     categories: list[np.ndarray | None] = []
     for u, encoding in enumerate(encodings):
@@ -506,13 +506,13 @@ def rows_per_read(source: Source, budget: DataBudget) -> int:
     """Return how many rows of ``source`` to read and encode at a time within half of ``budget``."""
     # columns are encoded one at a time, in 64-bit numbers, beside the batches
     per_row = source.row_bytes + 2 * 4 * source.n_columns + 40
-    fixed, what = 2 * source.fixed_bytes, "one block of the labels"
-    rows = rows_within(budget, 2 * per_row, fixed=fixed, at_least=source.least_rows, what=what)
+    fixed, purpose = 2 * source.fixed_bytes, "one block of the labels"
+    rows = rows_within(budget, 2 * per_row, fixed=fixed, at_least=source.least_rows, what=purpose)
     return min(rows, max(BLOCK_ROWS, source.least_rows))
 
 
 def partition_names(
-    names: Sequence[object] | None, n: int, what: str = "partitions", first: int = 0
+    names: Sequence[object] | None, n: int, kind: str = "partitions", first: int = 0
 ) -> list[str]:
     """Return names as text, ``p0, p1, ...`` numbered from ``first`` by default.
 
@@ -521,19 +521,19 @@ def partition_names(
     if names is None:
         return list(map("p{}".format, range(first, first + n)))
     if len(names) != n:
-        raise InvalidInputError(f"names has {len(names)} entries for {n} {what}; pass one for each.")
+        raise InvalidInputError(f"names has {len(names)} entries for {n} {kind}; pass one for each.")
     texts = list(map(str, names))
     check_distinct(texts)
     return texts
 
 
-def check_distinct(names: Sequence[str], before: Sequence[str] = ()) -> None:
-    """Raise InvalidInputError if a name is repeated, or is one of those ``before`` in an ensemble."""
-    taken = set(before)
+def check_distinct(names: Sequence[str], existing: Sequence[str] = ()) -> None:
+    """Raise InvalidInputError if a name is repeated, or is one of those ``existing`` in an ensemble."""
+    used_names = set(existing)
     for name in names:
-        if name in taken:
+        if name in used_names:
             raise InvalidInputError(f"two partitions are named {name!r}; give each a name of its own.")
-        taken.add(name)
+        used_names.add(name)
 
 
 # Rows of labels, and one clustering
@@ -550,9 +550,9 @@ def observed(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def are_labeled(rows: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return which objects (rows,) have a label, of partitions of weight 0 none counted."""
-    seen = observed(rows, offsets)
-    return np.asarray((seen if weights is None else seen[:, weights > 0]).any(axis=1))
+    """Return which objects (rows,) have a label; partitions of weight 0 do not count."""
+    labeled = observed(rows, offsets)
+    return np.asarray((labeled if weights is None else labeled[:, weights > 0]).any(axis=1))
 
 
 def names_of_rows(x: Any) -> Any:
@@ -571,27 +571,27 @@ def names_of_rows(x: Any) -> Any:
     return None
 
 
-def are_other_rows(names: Any, others: Any) -> bool:
-    """Return whether `names_of_rows` are known to be others or in another order.
+def are_other_rows(names: Any, other_names: Any) -> bool:
+    """Return whether two results of `names_of_rows` are known to differ, in names or in order.
 
-    0, 1, ... in order name nothing, unless the others are these in another order.
+    The names 0, 1, ... in order say nothing, unless the other names are these in another order.
     """
-    if names is None or others is None or names is others:
+    if names is None or other_names is None or names is other_names:
         return False
-    if isinstance(names, range) and isinstance(others, range):
+    if isinstance(names, range) and isinstance(other_names, range):
         return False
-    if hasattr(names, "facts") and hasattr(others, "facts") and names.facts[2:] == others.facts[2:]:
+    if hasattr(names, "facts") and hasattr(other_names, "facts") and names.facts[2:] == other_names.facts[2:]:
         return False  # of one type, size and digest
-    both = []
-    for given in (names, others):
-        if hasattr(given, "hold"):
-            given = given.hold().values.to_numpy(zero_copy_only=False)
-        array = given.to_numpy() if hasattr(given, "nlevels") else np.asarray(given)
-        both.append(array if array.dtype.kind in "iu" else array.astype(object))
-    one, two = both
+    arrays = []
+    for rows in (names, other_names):
+        if hasattr(rows, "hold"):
+            rows = rows.hold().values.to_numpy(zero_copy_only=False)
+        array = rows.to_numpy() if hasattr(rows, "nlevels") else np.asarray(rows)
+        arrays.append(array if array.dtype.kind in "iu" else array.astype(object))
+    one, two = arrays
     if np.array_equal(one, two):
         return False
-    is_default = any(np.array_equal(array, np.arange(len(array))) for array in both)
+    is_default = any(np.array_equal(array, np.arange(len(array))) for array in arrays)
     return not is_default or set(one.tolist()) == set(two.tolist())
 
 
@@ -611,25 +611,25 @@ def refuse_other_rows(a: str, of_a: Any, b: str, of_b: Any) -> None:
     )
 
 
-def stored_result(found: Any) -> Any:
+def stored_result(result: Any) -> Any:
     """Return the `Consensus` of a fitted clusterer whose result is stored; anything else stays."""
-    return getattr(found, "_stored", None) or found
+    return getattr(result, "_stored", None) or result
 
 
-def labels_of(found: Any) -> Any:
+def labels_of(result: Any) -> Any:
     """Return the labels ``(n_objects,)`` of a fitted clusterer or a `Consensus`, or labels as given.
 
-    Those of a store are read when sliced.
+    Labels of a store are read when sliced.
     Raises InvalidInputError for a clusterer that is not fitted, and for an ensemble.
     """
-    found = stored_result(found)
-    if hasattr(found, "fit") and not hasattr(found, "labels_"):
-        raise InvalidInputError(f"{type(found).__name__} is not fitted; call fit first.")
-    if hasattr(found, "n_partitions") and not hasattr(found, "fit"):
+    result = stored_result(result)
+    if hasattr(result, "fit") and not hasattr(result, "labels_"):
+        raise InvalidInputError(f"{type(result).__name__} is not fitted; call fit first.")
+    if hasattr(result, "n_partitions") and not hasattr(result, "fit"):
         raise InvalidInputError(
-            f"an {type(found).__name__} has no labels of a consensus; pass one that was made of it."
+            f"an {type(result).__name__} has no labels of a consensus; pass one that was made of it."
         )
-    return getattr(found, "label_rows", getattr(found, "labels_", found))
+    return getattr(result, "label_rows", getattr(result, "labels_", result))
 
 
 class LabelColumn:

@@ -43,10 +43,10 @@ from bigcons.io.columns import (
     MissingRule,
     Selection,
     choose,
-    given_for,
     is_index,
     loose_number,
     missing_rule,
+    options_of,
     source_of,
 )
 
@@ -127,7 +127,7 @@ class Source:
     ids: Ids | None = None
     rule: MissingRule = DEFAULT_RULE
     categorical: frozenset[int] = frozenset()
-    is_given: bool = False
+    is_raw: bool = False
     may_be_other: bool = False
     positions: list[int] = field(default_factory=list)
 
@@ -177,14 +177,14 @@ class Source:
         for part, length in enumerate(self.lengths):
             if begin >= end:
                 return
-            wanted = max(start - begin, 0), min(end - begin, sys.maxsize if length is None else length)
+            span = max(start - begin, 0), min(end - begin, sys.maxsize if length is None else length)
             n_rows, at_once = 0, max(rows, self.least_rows)
-            if length is None or wanted[0] < length:
-                for first, batch in self.load(part, rows, positions, *wanted):
+            if length is None or span[0] < length:
+                for first, batch in self.load(part, rows, positions, *span):
                     n_rows = first + count_rows(batch)
                     if length is not None and n_rows > length:
                         break
-                    low, high = max(wanted[0] - first, 0), min(wanted[1], n_rows) - first
+                    low, high = max(span[0] - first, 0), min(span[1], n_rows) - first
                     for cut in range(low, high, at_once):
                         last = min(cut + at_once, high)
                         if isinstance(batch, list):
@@ -192,12 +192,12 @@ class Source:
                         else:
                             yield batch if last - cut == batch.shape[0] else batch[cut:last]
                     del batch  # before the next one is made
-                    if n_rows >= wanted[1]:
+                    if n_rows >= span[1]:
                         break
                 else:
                     length = n_rows if length is None else length
                     self.lengths[part] = length
-                if length is not None and positions and not min(wanted[1], length) <= n_rows <= length:
+                if length is not None and positions and not min(span[1], length) <= n_rows <= length:
                     raise InvalidInputError(
                         f"{self.where} has {n_rows:,} rows where {length:,} are declared or were before; "
                         "pass rows that do not change."
@@ -208,14 +208,14 @@ class Source:
 
     def selected(self, columns: Sequence[int]) -> Source:
         """Return some columns of the source, in this order."""
-        made = copy.copy(self)
-        made.positions = [self.positions[c] for c in columns]
-        made.n_columns = len(columns)
-        made.names = None if self.names is None else [self.names[c] for c in columns]
-        made.categorical = frozenset(at for at, c in enumerate(columns) if c in self.categorical)
-        made.text = None if self.text is None else self.text.selected(columns)
-        made.n_read = self.n_read if self.dtype is not None else len(columns)
-        return made
+        selection = copy.copy(self)
+        selection.positions = [self.positions[c] for c in columns]
+        selection.n_columns = len(columns)
+        selection.names = None if self.names is None else [self.names[c] for c in columns]
+        selection.categorical = frozenset(place for place, c in enumerate(columns) if c in self.categorical)
+        selection.text = None if self.text is None else self.text.selected(columns)
+        selection.n_read = self.n_read if self.dtype is not None else len(columns)
+        return selection
 
     def column_types(self) -> list[pa.DataType] | None:
         """Return the Arrow types of the columns; None for arrays."""
@@ -250,26 +250,26 @@ def sliced(read: Callable[[int, int, Sequence[int]], Rows], least_rows: int = 1)
     return load
 
 
-def with_index(source: Source, at: int | None) -> Source:
-    """Return a source without the column ``at``, which has the names of its rows."""
-    if at is None:
+def with_index(source: Source, column: int | None) -> Source:
+    """Return a source without ``column``, which has the names of its rows."""
+    if column is None:
         return source
-    made = source.selected([c for c in range(source.n_columns) if c != at])
-    made.index, made.is_named = (source.text or source).selected([at]), True
-    if not made.index.names or not made.index.names[0] or _INDEX_NAME.fullmatch(made.index.names[0]):
-        made.index.names = [INDEX]
-    return made
+    table = source.selected([c for c in range(source.n_columns) if c != column])
+    table.index, table.is_named = (source.text or source).selected([column]), True
+    if not table.index.names or not table.index.names[0] or _INDEX_NAME.fullmatch(table.index.names[0]):
+        table.index.names = [INDEX]
+    return table
 
 
 @contextmanager
-def _converted(what: str, remedy: str = "convert each column to numbers or text") -> Iterator[None]:
-    """Raise InvalidInputError for what Arrow or NumPy cannot take; it says ``what`` that is."""
+def _converted(fault: str, remedy: str = "convert each column to numbers or text") -> Iterator[None]:
+    """Raise InvalidInputError, with this ``fault``, for an error of Arrow or NumPy."""
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
-        raise InvalidInputError(f"{what} ({first_line(error)}); {remedy}.") from None
+        raise InvalidInputError(f"{fault} ({first_line(error)}); {remedy}.") from None
 
 
 # Arrays
@@ -480,19 +480,19 @@ def dask_source(collection: Any, where: str) -> Source:
         source = source.index if of_index and source.index is not None else source
         yield from source.load(0, rows, columns, 0, source.n_rows or 0)
 
-    made = Source(where, names, width, lengths, load)
+    whole = Source(where, names, width, lengths, load)
     if is_array:
-        made.dtype = np.dtype(collection.dtype)
-        made.column_bytes = 4.0 * made.dtype.itemsize  # read, decoded and sliced by the graph, and as columns
+        whole.dtype = np.dtype(collection.dtype)
+        whole.column_bytes = 4.0 * whole.dtype.itemsize  # values read, decoded, sliced and in columns
         most_rows = max((length or 1 for length in lengths), default=1)
-        made.fixed_bytes = int(most_rows * made.row_bytes / 2)
-        return made
-    made.types = frame_source(collection._meta_nonempty, where).types
+        whole.fixed_bytes = int(most_rows * whole.row_bytes / 2)
+        return whole
+    whole.types = frame_source(collection._meta_nonempty, where).types
     index = collection.index
-    made.index = Source(where, [index.name or INDEX], 1, lengths, partial(load, of_index=True))
+    whole.index = Source(where, [index.name or INDEX], 1, lengths, partial(load, of_index=True))
     # other numbers are those that dask gives to rows
-    made.is_named = index.name is not None or index.dtype.kind not in "iu"
-    return made
+    whole.is_named = index.name is not None or index.dtype.kind not in "iu"
+    return whole
 
 
 # Files
@@ -514,12 +514,12 @@ _NO_TEXT = (b"PK\3\4", b"<!DOCTYPE", b"<html", b"<?xml", b'[{"', b'{"', b"versio
 
 def file_of(path: StorePath | File) -> File:
     """Return the file or folder at a path, as it is given, or at a URL."""
-    given: Any = path
+    location: Any = path
     place: Any = place_of(path)
-    return Path(given) if isinstance(place, DiskPlace) else place
+    return Path(location) if isinstance(place, DiskPlace) else place
 
 
-def open_path(source: StorePath | File, role: str, how: Selection) -> Source:
+def open_path(source: StorePath | File, role: str, choice: Selection) -> Source:
     """Return the source of the file, folder, pattern or Zarr array at a path or URL."""
     place, path = place_of(source), file_of(source)
     name = path.name.lower()
@@ -532,10 +532,10 @@ def open_path(source: StorePath | File, role: str, how: Selection) -> Source:
     if role == "pairs" or name.endswith(".npy"):
         refuse_bucket(path)
     if not place.exists():
-        return open_files(matching(place), role, how, str(place))
+        return open_files(matching(place), role, choice, str(place))
     if path.is_dir():
         if files := _files_in(path):
-            return open_files(files, role, how, str(path))
+            return open_files(files, role, choice, str(path))
         remedy = " or ".join(stores_of_run(place)) or "files, or a pattern"
         raise InvalidInputError(
             f"{path} is a folder without tables, or a Zarr array of version 2; pass {remedy}."
@@ -544,12 +544,12 @@ def open_path(source: StorePath | File, role: str, how: Selection) -> Source:
         return _open_npy(path)
     if name.endswith(PARQUET):
         return parquet_source(path)
-    if name.endswith(_CSV) or how.sep is not None:
-        return csv_source(path, str(path), role, how)
+    if name.endswith(_CSV) or choice.sep is not None:
+        return csv_source(path, str(path), role, choice)
     raise InvalidInputError(f"{path} has suffix {path.suffix!r}; use {KNOWN}, or name sep= (--sep) for text.")
 
 
-def open_files(paths: Sequence[File], role: str, how: Selection, where: str | None = None) -> Source:
+def open_files(paths: Sequence[File], role: str, choice: Selection, where: str | None = None) -> Source:
     """Return the source of the rows of several files, one after another."""
     if not paths:
         raise errors.StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
@@ -564,8 +564,8 @@ def open_files(paths: Sequence[File], role: str, how: Selection, where: str | No
             "files; pass the data frame that pandas.read_parquet reads."
         )
     if len(paths) == 1:
-        return open_path(paths[0], role, how)
-    source = joined([open_path(path, role, how) for path in paths], where)
+        return open_path(paths[0], role, choice)
+    source = joined([open_path(path, role, choice) for path in paths], where)
     if role == "labels" and (source.n_columns == 1 or source.names is None):
         raise InvalidInputError(
             f"{source.where} has {len(paths)} files of one column, or without names; pass them to Ensemble."
@@ -585,8 +585,8 @@ def refuse_missing(path: StorePath | Place) -> None:
     place = place_of(path)
     if not place.exists() and not glob.has_magic(str(place)):
         files = place.path.parent.glob("*") if isinstance(place, DiskPlace) else ()
-        meant = f" Did you mean {near}?" if (near := nearest(place.name, (f.name for f in files))) else ""
-        raise errors.StoreNotFoundError(f"{place} does not exist; check the path.{meant}", path=place)
+        hint = f" Did you mean {near}?" if (near := nearest(place.name, (f.name for f in files))) else ""
+        raise errors.StoreNotFoundError(f"{place} does not exist; check the path.{hint}", path=place)
 
 
 def refuse_inputs(out: Any, *inputs: Any) -> None:
@@ -599,24 +599,24 @@ def refuse_inputs(out: Any, *inputs: Any) -> None:
         return
     target = _resolved(out)
     for x in map(source_of, inputs):
-        held = x.path if hasattr(x, "id_column") else x
-        if isinstance(held, (list, tuple, Mapping)):
-            parts = held.values() if isinstance(held, Mapping) else held
+        place = x.path if hasattr(x, "id_column") else x
+        if isinstance(place, (list, tuple, Mapping)):
+            parts = place.values() if isinstance(place, Mapping) else place
             refuse_inputs(out, *(part for part in parts if not isinstance(part, (list, tuple))))
-        if not isinstance(held, (str, os.PathLike)):
+        if not isinstance(place, (str, os.PathLike)):
             continue
-        source, how = _resolved(held), ""
+        source, verb = _resolved(place), ""
         pattern = str(source)
         is_matched = any(path.match(pattern) for path in (target, *target.parents))
         if "**" in source.parts:
             is_matched = fnmatchcase(str(target), pattern.replace("**/", "*"))
         if source.is_relative_to(target):
-            how = "is" if source == target else "contains"
+            verb = "is" if source == target else "contains"
         elif target.is_relative_to(source) or is_matched:
-            how = "lies within"
-        if how:
+            verb = "lies within"
+        if verb:
             raise InvalidInputError(
-                f"the output {out} {how} the input {held}, which it would change; choose another path.",
+                f"the output {out} {verb} the input {place}, which it would change; choose another path.",
                 parameter="out",
             )
 
@@ -701,22 +701,22 @@ def origin(source: Any) -> str:
     return describe(source) if is_read else IN_MEMORY
 
 
-def provenance_of_files(source: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the provenance of what is made of a table: its source, the options ``given``, and its version.
+def provenance_of_files(source: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the provenance of what is made of a table: its source, its ``options``, and its version.
 
     The version of a file, of the files of a folder or a pattern, or of several, tells whether they have
     changed: it is a checksum of their names, sizes and times of change.
     Other sources have none.
     """
     if isinstance(source, Selection):
-        given, source = {"sep": source.sep, **given}, source.source
-    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in given.items()}
-    options = {name: str(value) for name, value in plain.items() if value is not None}
-    made: dict[str, Any] = {"source": describe(source), "options": options}
+        options, source = {"sep": source.sep, **options}, source.source
+    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in options.items()}
+    texts = {name: str(value) for name, value in plain.items() if value is not None}
+    provenance: dict[str, Any] = {"source": describe(source), "options": texts}
     versions = [_versions_of(path) for path in (source if isinstance(source, (list, tuple)) else [source])]
     if versions and all(versions):
-        made["version"] = f"{zlib.crc32(repr(list(chain(*versions))).encode()):08x}"
-    return made
+        provenance["version"] = f"{zlib.crc32(repr(list(chain(*versions))).encode()):08x}"
+    return provenance
 
 
 def _versions_of(source: Any) -> list[Any]:
@@ -778,23 +778,23 @@ def _open_npy(path: Path) -> Source:
 # Text
 
 
-def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
+def csv_source(path: File, where: str, role: str, choice: Selection) -> Source:
     """Return values separated by commas or tabs, plain or compressed, read as a stream.
 
     Labels are read as text, each cell as it is; otherwise column types are inferred from the first megabyte,
-    and whole numbers are read as floats but of pairs. Seeking parses all before.
+    and whole numbers are read as floats, except of pairs. Seeking parses all rows before.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import csv as arrow
 
-    separator = how.sep or ("\t" if path.name.lower().endswith(_TABS) else ",")
+    separator = choice.sep or ("\t" if path.name.lower().endswith(_TABS) else ",")
     with reading(where, "CSV"):
-        names, width, n_skipped = _head_of(path, where, separator, how)
+        names, width, n_skipped = _head_of(path, where, separator, choice)
     places = [str(c) for c in range(width)]
 
-    def open_text(types: Sequence[Any], columns: Sequence[int], others: Any = (), *, as_text: bool) -> Any:
-        missing = [*MISSING_WORDS, *missing_rule(how.missing).more_words]
+    def open_text(types: Sequence[Any], columns: Sequence[int], extras: Any = (), *, as_text: bool) -> Any:
+        missing = [*MISSING_WORDS, *missing_rule(choice.missing).more_words]
         if as_text:  # an empty line of a single column may be an object without a value
             missing = [""] if width == 1 else []
         use_threads = not as_text and role != "pairs"
@@ -806,21 +806,21 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
                 delimiter=separator, ignore_empty_lines=width > 1, newlines_in_values=True
             ),
             convert_options=arrow.ConvertOptions(
-                decimal_point=how.decimal or ".",
+                decimal_point=choice.decimal or ".",
                 column_types=dict(zip(places, types, strict=False))
-                | dict.fromkeys(others, pa.large_binary()),
+                | dict.fromkeys(extras, pa.large_binary()),
                 null_values=missing,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=not as_text,
-                include_columns=[*(places[c] for c in columns), *others],
+                include_columns=[*(places[c] for c in columns), *extras],
             ),
         )
 
     def source_of(types: Sequence[pa.DataType], *, as_text: bool) -> Source:
         def load(_: int, __: int, columns: Sequence[int], *___: int) -> Iterator[tuple[int, Rows]]:
-            first, is_new = 0, made.lengths[0] is None  # and its other columns may have quotes without end
-            others = [places[c] for c in range(width) if is_new and c not in columns]
-            with reading(where, "CSV"), open_text(types, columns, others, as_text=as_text) as batches:
+            first, is_new = 0, table.lengths[0] is None  # and its other columns may have quotes without end
+            extras = [places[c] for c in range(width) if is_new and c not in columns]
+            with reading(where, "CSV"), open_text(types, columns, extras, as_text=as_text) as batches:
                 for batch in batches:
                     texts = [c for c in batch.columns if c.type in (pa.large_string(), pa.large_binary())]
                     if any(pc.any(pc.match_substring(column, "\0")).as_py() for column in texts):
@@ -841,11 +841,11 @@ def csv_source(path: File, where: str, role: str, how: Selection) -> Source:
                     yield first, batch.columns[: len(columns)]
                     first += batch.num_rows
 
-        made = Source(where, names, width, [None], load, 64.0, types=lambda: types)
-        made.is_text = as_text
+        table = Source(where, names, width, [None], load, 64.0, types=lambda: types)
+        table.is_text = as_text
         # measured: the threaded reader is about 32 blocks ahead
-        made.fixed_bytes = 0 if as_text or role == "pairs" else 64 << 20
-        return made
+        table.fixed_bytes = 0 if as_text or role == "pairs" else 64 << 20
+        return table
 
     source = text = source_of([pa.large_string()] * width, as_text=True)
     if role != "labels":
@@ -884,11 +884,11 @@ def _content_of(path: File) -> Any:
     return pa.input_stream(content, compression=_COMPRESSED.get(path.suffix.lower()))
 
 
-def _head_of(path: File, where: str, separator: str, how: Selection) -> tuple[list[str] | None, int, int]:
+def _head_of(path: File, where: str, separator: str, choice: Selection) -> tuple[list[str] | None, int, int]:
     """Return names and number of columns, and the lines that are skipped, as the first two lines say.
 
     The first column may have no name, "", if it has the names of the rows. A first line with a number may be
-    an object as well: it is refused unless ``how`` says what it is.
+    an object as well: it is refused unless ``choice`` says what it is.
     """
     with _content_of(path) as content:
         head = content.read(1 << 23)
@@ -905,7 +905,7 @@ def _head_of(path: File, where: str, separator: str, how: Selection) -> tuple[li
     marks = [mark for mark in ";\t|, :" if mark in names[0] and mark in "".join(second)]
     if (
         len(names) == 1
-        and how.sep is None
+        and choice.sep is None
         and marks
         and (marks[0] != " " or loose_number(second[0].split()[0]) is not None)
     ):
@@ -913,11 +913,11 @@ def _head_of(path: File, where: str, separator: str, how: Selection) -> tuple[li
             f"{where} begins with {names[0][:40]!r}, of which {marks[0]!r} may separate columns; pass "
             f"sep={marks[0]!r} of bigcons.select (--sep {marks[0]!r}), or another."
         )
-    if how.header is False:
+    if choice.header is False:
         return None, len(names), 0
     has_rows = names[0] == "" and len(second) > 1 and loose_number(second[0]) is None
     has_numbers = any(loose_number(name) is not None for name in names) and not has_rows
-    if how.header is None and (has_numbers or all(name in MISSING_WORDS for name in names)):
+    if choice.header is None and (has_numbers or all(name in MISSING_WORDS for name in names)):
         raise InvalidInputError(
             f"{where} begins with the line {','.join(names)[:60]}, which may be a header or an object; pass "
             "header=True (--header) if it has names, header=False (--no-header) if it has values."
@@ -955,14 +955,14 @@ def joined(sources: Sequence[Source], where: str | None = None) -> Source:
 
     where = where or f"{first.where} and {len(sources) - 1} more"
     lengths = [source.n_rows for source in sources]
-    made = Source(where, first.names, first.n_columns, lengths, load, max(s.column_bytes for s in sources))
-    made.types = None if any(s.types is None for s in sources) else lambda: first.column_types() or []
-    made.is_text, made.is_named = first.is_text, first.is_named
-    made.fixed_bytes = max(source.held_bytes for source in sources)
+    table = Source(where, first.names, first.n_columns, lengths, load, max(s.column_bytes for s in sources))
+    table.types = None if any(s.types is None for s in sources) else lambda: first.column_types() or []
+    table.is_text, table.is_named = first.is_text, first.is_named
+    table.fixed_bytes = max(source.held_bytes for source in sources)
     for name in ("text", "index"):
         if None not in (parts := [getattr(source, name) for source in sources]):
-            setattr(made, name, joined(parts, where))
-    return made
+            setattr(table, name, joined(parts, where))
+    return table
 
 
 # Parquet
@@ -975,26 +975,26 @@ def parquet_source(path: File) -> Source:
         groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
         columns = [[group.column(c) for c in range(group.num_columns)] for group in groups]
     # pages compressed, decompressed and decoded: of data and a dictionary, usually a megabyte each
-    held = [sum(min(3 * int(c.total_uncompressed_size), 5 << 19) for c in group) for group in columns]
+    n_bytes = [sum(min(3 * int(c.total_uncompressed_size), 5 << 19) for c in group) for group in columns]
     if not isinstance(path, Path):
-        ahead = [sum(min(int(c.total_compressed_size), 1 << 20) for c in group) for group in columns]
-        held = [READ_AHEAD + sum(both) for both in zip(held, ahead, strict=True)]
+        buffers = [sum(min(int(c.total_compressed_size), 1 << 20) for c in group) for group in columns]
+        n_bytes = [READ_AHEAD + sum(sizes) for sizes in zip(n_bytes, buffers, strict=True)]
     group_rows = [group.num_rows for group in groups]
     ends = np.cumsum(group_rows)
 
     def load(_: int, rows: int, places: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, Rows]]:
-        chosen = np.flatnonzero((ends > start) & (ends - group_rows < stop)).tolist()
-        first = int(ends[chosen[0]]) - group_rows[chosen[0]] if chosen else 0
+        numbers = np.flatnonzero((ends > start) & (ends - group_rows < stop)).tolist()
+        first = int(ends[numbers[0]]) - group_rows[numbers[0]] if numbers else 0
         names = [schema.names[c] for c in places]
         with _parquet(path) as file:
-            for batch in file.iter_batches(rows, row_groups=chosen, columns=names, use_threads=False):
+            for batch in file.iter_batches(rows, row_groups=numbers, columns=names, use_threads=False):
                 yield first, [batch.column(name) for name in names]
                 first += batch.num_rows
 
     source = Source(str(path), schema.names, len(schema.names), [sum(group_rows)], load, 24.0)
-    source.types, source.fixed_bytes = lambda: schema.types, max(held, default=0)
-    told = [column for column in _of_pandas(schema, "columns") if isinstance(column, dict)]
-    names = [column.get("field_name") for column in told if column.get("pandas_type") == "categorical"]
+    source.types, source.fixed_bytes = lambda: schema.types, max(n_bytes, default=0)
+    notes = [column for column in _of_pandas(schema, "columns") if isinstance(column, dict)]
+    names = [column.get("field_name") for column in notes if column.get("pandas_type") == "categorical"]
     source.categorical = frozenset(c for c, name in enumerate(schema.names) if name in names)
     return with_index(source, pandas_index(schema))
 
@@ -1007,8 +1007,8 @@ def _parquet(path: File) -> Iterator[Any]:
     if isinstance(path, Path):
         check_file(path)
     content, at_once = (path, 1 << 16) if isinstance(path, Path) else (path.open("rb", 0), 1 << 20)
-    how: dict[str, Any] = {"pre_buffer": False, "page_checksum_verification": True}
-    with reading(path, "Parquet"), parquet.ParquetFile(content, buffer_size=at_once, **how) as file:
+    options: dict[str, Any] = {"pre_buffer": False, "page_checksum_verification": True}
+    with reading(path, "Parquet"), parquet.ParquetFile(content, buffer_size=at_once, **options) as file:
         yield file
 
 
@@ -1028,9 +1028,9 @@ def footer_of(path: Path) -> bytes:
 def open_source(
     x: Any, role: str, *, are_objects: bool = False, with_ids: bool = True, usual_id: str | None = None
 ) -> Source:
-    """Return what a user holds as a source; ``role`` is "labels", "features", "memberships" or "pairs".
+    """Return the data of a user as a source; ``role`` is "labels", "features", "memberships" or "pairs".
 
-    ``x`` is anything that `Ensemble.from_labels` takes, or that after `select`; paths may be URLs.
+    ``x`` is anything that `Ensemble.from_labels` takes, or a result of `select`; paths may be URLs.
 
     ``are_objects``: the caller knows that rows are objects. Without ``with_ids``, names of rows are not read.
     ``usual_id`` is the name of the ids by default, where the source has such a column or index.
@@ -1039,32 +1039,32 @@ def open_source(
     for a missing file.
     """
     choice = x if isinstance(x, Selection) else Selection(x)
-    held = choice.source
-    are_paths = choice.sep is not None and isinstance(held, (list, tuple))  # of any suffix
-    source = open_files([*map(file_of, held)], role, choice) if are_paths else _open(held, role, choice)
-    is_ensemble = _is_ensemble(held)
+    data = choice.source
+    are_paths = choice.sep is not None and isinstance(data, (list, tuple))  # of any suffix
+    source = open_files([*map(file_of, data)], role, choice) if are_paths else _open(data, role, choice)
+    is_ensemble = _is_ensemble(data)
     is_table = role in ("labels", "features") and not is_ensemble and not source.is_sparse
     is_of_text, has_features = source.is_text or source.text is not None, role == "features"
     has_effect = {"missing": is_table, "categorical": is_table and has_features, "header": is_of_text}
     has_effect |= {"sep": is_of_text, "decimal": is_of_text and has_features}
-    for name in given_for(x):
+    for name in options_of(x):
         if not has_effect.get(name, True):
-            what = "an ensemble" if is_ensemble else f"{role} in {describe(held)}"
-            raise InvalidInputError(f"{name}= has no effect on {what}; leave it out.", parameter=name)
+            subject = "an ensemble" if is_ensemble else f"{role} in {describe(data)}"
+            raise InvalidInputError(f"{name}= has no effect on {subject}; leave it out.", parameter=name)
     if role == "pairs":  # whose columns are chosen by name
         return source
     if role == "labels" and source.where == "obs" and choice.columns is None:
-        what = "obs of an AnnData may have measurements, too; pass columns='leiden*' (--columns)."
-        raise InvalidInputError(what)
-    if source.where == role == "labels" and isinstance(held, (list, tuple)) and not are_objects:
-        n_rows, width = len(held), source.n_columns
-        if n_rows < width or (n_rows and hasattr(held[0], "__array__")):
+        subject = "obs of an AnnData may have measurements, too; pass columns='leiden*' (--columns)."
+        raise InvalidInputError(subject)
+    if source.where == role == "labels" and isinstance(data, (list, tuple)) and not are_objects:
+        n_rows, width = len(data), source.n_columns
+        if n_rows < width or (n_rows and hasattr(data[0], "__array__")):
             raise InvalidInputError(
                 f"labels is a list of {n_rows} rows of {width} labels; pass Ensemble.from_runs(x) if rows "
                 "are partitions, numpy.array(x) if they are objects."
             )
-    source.is_given = role == "labels" and not is_ensemble and not isinstance(held, Source)
-    source.may_be_other = source.is_given and choice.columns is None and not are_objects
+    source.is_raw = role == "labels" and not is_ensemble and not isinstance(data, Source)
+    source.may_be_other = source.is_raw and choice.columns is None and not are_objects
     usual = usual_id if choice.id is None and source.ids is None else None
     if usual is not None and (usual in (source.names or ()) or (source.is_named and is_index(source, usual))):
         choice = replace(choice, id=usual)
@@ -1084,22 +1084,22 @@ def as_table(x: Any) -> Any:
     return np.asanyarray(x).reshape(-1, 1) if len(getattr(x, "shape", ())) == 1 else x
 
 
-def _open(x: Any, role: str, how: Selection) -> Source:
-    """Open what is known by its type, or by what it offers."""
+def _open(x: Any, role: str, choice: Selection) -> Source:
+    """Open data that are known by their type, or by their attributes."""
     package, name = type(x).__module__.partition(".")[0], type(x).__name__
     if isinstance(x, (Source, np.ndarray)):
         return x if isinstance(x, Source) else array_source(x, role)
     if isinstance(x, (str, os.PathLike)):
         is_anndata = os.fspath(x).lower().endswith(".h5ad")
-        return _open_h5ad(x, role, how) if is_anndata else open_path(x, role, how)
+        return _open_h5ad(x, role, choice) if is_anndata else open_path(x, role, choice)
     if is_list_of_paths(x):
-        return open_files([*map(file_of, x)], role, how)
+        return open_files([*map(file_of, x)], role, choice)
     if isinstance(x, (list, tuple)):
         return rows_source(x, role)
     if package in ("dask", "dask_expr"):
         return dask_source(x, role)
     if package == "anndata" and hasattr(x, "obs"):
-        return _open_anndata(x, role, how)
+        return _open_anndata(x, role, choice)
     if package == "pandas" and hasattr(x, "columns"):
         return frame_source(x, role)
     if _is_ensemble(x) and role == "labels":
@@ -1131,15 +1131,15 @@ def _is_column(x: Any) -> bool:
     )
 
 
-def _open_anndata(x: Any, role: str, how: Selection) -> Source:
+def _open_anndata(x: Any, role: str, choice: Selection) -> Source:
     """Return the obs of an AnnData as labels, or its X as features; names of obs are the ids."""
     obs = frame_source(x.obs, "obs")
-    source = obs if role == "labels" else _open(x.X, role, how)
+    source = obs if role == "labels" else _open(x.X, role, choice)
     source.index, source.is_named = obs.index, True
     return source
 
 
-def _open_h5ad(path: Any, role: str, how: Selection) -> Source:
+def _open_h5ad(path: Any, role: str, choice: Selection) -> Source:
     """Return the source of an AnnData in a file, of which X stays on the disk."""
     refuse_bucket(path)
     try:
@@ -1149,4 +1149,4 @@ def _open_h5ad(path: Any, role: str, how: Selection) -> Source:
     refuse_missing(path)
     check_file(Path(path))
     with reading(path, "AnnData"):
-        return _open_anndata(anndata.read_h5ad(path, backed="r"), role, how)
+        return _open_anndata(anndata.read_h5ad(path, backed="r"), role, choice)

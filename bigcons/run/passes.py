@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from bigcons.disk.checkpoint import FileBlocks, Snapshots, partial_folder
-from bigcons.disk.places import DiskPlace, is_left, temporary_folder
+from bigcons.disk.places import DiskPlace, is_leftover, temporary_folder
 from bigcons.memory import Block
 from bigcons.progress import Progress, progress
 from bigcons.run.engine import Engine, fold, stop_if_cancelled
@@ -139,8 +139,8 @@ def open_workspace(
         if not output.resume:
             folder.remove()
         if isinstance(folder, DiskPlace):
-            for left in filter(is_left, folder.path.glob(".*.partial")):
-                left.unlink(missing_ok=True)
+            for leftover in filter(is_leftover, folder.path.glob(".*.partial")):
+                leftover.unlink(missing_ok=True)
         try:
             yield FileBlocks(folder, n_columns, dtype, snapshots.run), snapshots
         except BaseException:

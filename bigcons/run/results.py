@@ -27,7 +27,7 @@ from bigcons.memory import Block, RowSet, format_size
 from bigcons.progress import progress
 from bigcons.run.engine import Engine
 from bigcons.store.clusters import TRUST_ROW
-from bigcons.store.consensus import KIND, OF_SIZES, Consensus, ConsensusWriter, Written, write_rows
+from bigcons.store.consensus import KIND, OF_SIZES, ChunkSums, Consensus, ConsensusWriter, write_rows
 from bigcons.store.ensemble import Ensemble
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -131,14 +131,14 @@ class Results:
             writer.create_arrays(trust=True)
         arrays, K = writer.arrays, self.n_clusters
 
-        def write(block: Block, rows: Rows) -> tuple[Written, np.ndarray]:
+        def write(block: Block, rows: Rows) -> tuple[ChunkSums, np.ndarray]:
             columns = {"labels": rows.labels, "memberships": rows.memberships}
             written = write_rows(arrays, block.start, columns)
             if rows.trust is not None:
                 written |= write_rows(arrays, block.start, rows.trust)
             return written, sizes_of(rows.labels, K)
 
-        def again(block: Block, order: np.ndarray) -> tuple[Block, tuple[Written, np.ndarray]]:
+        def again(block: Block, order: np.ndarray) -> tuple[Block, tuple[ChunkSums, np.ndarray]]:
             labels = arrays["labels"].read(block.start, block.stop)
             return block, write(block, Rows(renumbered(labels, order), None, None))
 

@@ -153,7 +153,7 @@ def _read(
         chosen = source.names if names is None else names
         names = coding.partition_names(chosen, source.n_columns, first=len(beside))
         coding.check_distinct(names, beside)
-        n_objects, encodings = coding.scan_labels(source, names, known=known, rows=rows, budget=budget)
+        n_objects, encodings = coding.scan_labels(source, names, values=known, rows=rows, budget=budget)
         n_clusters, n_labeled, categories = coding.counts_of(encodings)
         blocks = coding.encode_labels(source, encodings, rows, are_new=known is None)
     is_soft = isinstance(source, SoftSources)
@@ -276,7 +276,7 @@ def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
     refuse_other_type(known, ids, where)
     values = pa.concat_arrays([known.hold().values, ids.hold().values])
     refuse_repeated_ids(values, known.facts.name, f"the ensemble with {where}, which may be in it already")
-    return known.others(values)
+    return known.with_values(values)
 
 
 def _generic(names: Sequence[str] | None) -> bool:
@@ -397,7 +397,7 @@ def _objects_of(sources: Sequence[Source], names: Sequence[str]) -> Ids | None:
         return given[0]
     import pyarrow as pa
 
-    return given[0].others(pa.concat_arrays([one.hold().values for one in given]).unique())
+    return given[0].with_values(pa.concat_arrays([one.hold().values for one in given]).unique())
 
 
 # Long tables

@@ -14,8 +14,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from bigcons.disk.arrays import ChunkSums as ChunkSums
 from bigcons.disk.arrays import StoredArray, seals_of
-from bigcons.disk.arrays import Written as Written
 from bigcons.disk.commit import new_store, write_head
 from bigcons.disk.files import Place, StorePath, pack
 from bigcons.disk.places import place_of
@@ -121,14 +121,14 @@ class Consensus(stores.Objects):
         with new_store(path, overwrite, KIND) as folder:
             facts = {"n_objects": n_objects, "n_clusters": n_clusters, "has_memberships": memberships}
             chunk_rows = min(chunk_rows, n_objects)
-            writer, of_ids = ConsensusWriter(folder, {**facts, "chunk_rows": chunk_rows}), Written()
+            writer, of_ids = ConsensusWriter(folder, {**facts, "chunk_rows": chunk_rows}), ChunkSums()
             if ids is not None:
                 writer.body["ids"], of_ids = stores.write_ids(folder, ids, n_objects, chunk_rows)
             yield writer
             n_chunks = -(-n_objects // chunk_rows) * len(writer.arrays)
-            if n_missing := n_chunks - len(writer.written):
+            if n_missing := n_chunks - len(writer.chunk_sums):
                 raise InvalidInputError(f"{n_missing} of {n_chunks} chunks were not written; write all rows.")
-            write_head(folder, KIND, writer.body | seals_of(writer.written, of_ids))
+            write_head(folder, KIND, writer.body | seals_of(writer.chunk_sums, of_ids))
 
     @property
     def labels(self) -> np.ndarray:
@@ -327,13 +327,13 @@ class Consensus(stores.Objects):
 # Writing
 
 
-def write_rows(arrays: Mapping[str, StoredArray], start: int, columns: Any) -> Written:
+def write_rows(arrays: Mapping[str, StoredArray], start: int, columns: Any) -> ChunkSums:
     """Write whole chunks of rows of some arrays, by name; return what `ConsensusWriter.note` records.
 
     None stands for an array that is not there. Blocks in different chunks may be written concurrently, by any
     thread and by workers that can reach them, and a block may be written twice.
     """
-    written: Written = {}
+    written: ChunkSums = {}
     for name in columns if isinstance(columns, Mapping) else columns.dtype.names:
         if columns[name] is not None:
             written |= arrays[name].write(start, columns[name])
@@ -349,7 +349,7 @@ class ConsensusWriter:
         self.body |= {name: {} for name in ("history", "parameters", "results", "provenance")}
         self.arrays: dict[str, StoredArray] = {}
         """What `write_rows` writes to."""
-        self.written: Written = {}
+        self.chunk_sums: ChunkSums = {}
         self._folder = folder
         self.create_arrays()
 
@@ -367,9 +367,9 @@ class ConsensusWriter:
         """
         self.note(write_rows(self.arrays, start, {"labels": labels, "memberships": memberships}))
 
-    def note(self, written: Written) -> None:
+    def note(self, written: ChunkSums) -> None:
         """Record rows that were written, in this process or another."""
-        self.written |= written
+        self.chunk_sums |= written
 
     def describe_trust(self, clusters: Any, partitions: Any, temperature: float) -> None:
         """Set the tables that go with the arrays of `TRUST`."""

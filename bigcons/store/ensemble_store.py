@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigcons.disk.arrays import AT_ONCE, StoredArray, Written, digest_text, rows_digest, seals_of
+from bigcons.disk.arrays import AT_ONCE, ChunkSums, StoredArray, digest_text, rows_digest, seals_of
 from bigcons.disk.commit import names_parquet, new_store, write_head
 from bigcons.disk.files import MOST_JSON_BYTES, Place, StorePath, corrupt, decoding, parse_json
 from bigcons.disk.places import local_path
@@ -367,7 +367,7 @@ def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None
         "ids": None if header.ids is None else header.ids.facts._asdict(),
         "footers": [] if is_parquet else None,
     }
-    written, of_ids, prefix = Written(), Written(), "_" if is_parquet else ""
+    written, of_ids, prefix = ChunkSums(), ChunkSums(), "_" if is_parquet else ""
     if is_parquet:
         write = _parts_writer(folder, header, categories, body["footers"])
     else:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigcons.disk import commit
-from bigcons.disk.arrays import ArrayAppender, Written, digest_text, rows_digest, seals_of
+from bigcons.disk.arrays import ArrayAppender, ChunkSums, digest_text, rows_digest, seals_of
 from bigcons.disk.files import StorePath, corrupt
 from bigcons.disk.places import local_path, place_of
 from bigcons.disk.schema import PAIR_COLUMNS, arrays_of
@@ -194,7 +194,7 @@ class PairTable(Objects):
             body["n_pairs"] = n_entries // 2
             for name, array in arrays_of(KIND, body).items():
                 columns[name].close(array)
-            seals = seals_of(*(column.written for column in columns.values()), Written())
+            seals = seals_of(*(column.chunk_sums for column in columns.values()), ChunkSums())
             commit.write_head(folder, KIND, body | seals)
         return PairTable.open(path)
 

@@ -238,7 +238,7 @@ def data_frame(table: Any, ids: Ids | None) -> Any:
 
 def write_ids(
     folder: Place, ids: Ids, n_objects: int, chunk_rows: int
-) -> tuple[dict[str, Any], disk_arrays.Written]:
+) -> tuple[dict[str, Any], disk_arrays.ChunkSums]:
     """Write ids block by block; return their entry of the head, and what was written."""
     facts = ids.facts
     if ids.n_objects != n_objects:
@@ -254,10 +254,10 @@ def write_ids(
         n_text += len(parts[1])
         for column, part in zip(columns.values(), parts, strict=False):
             column.append(part)
-    written: disk_arrays.Written = {}
+    written: disk_arrays.ChunkSums = {}
     for name, column in columns.items():
         column.close(arrays[name])
-        written |= column.written
+        written |= column.chunk_sums
     return facts._asdict(), written
 
 
@@ -282,7 +282,7 @@ class StoredIds(Ids):
         """Read all ids."""
         import pyarrow as pa
 
-        return self.others(pa.concat_arrays([*self.blocks()]))
+        return self.with_values(pa.concat_arrays([*self.blocks()]))
 
 
 # Files of columns

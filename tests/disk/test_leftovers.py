@@ -12,7 +12,7 @@ from bigcons import Ensemble
 from bigcons.disk import commit
 from bigcons.disk.commit import new_file
 from bigcons.disk.files import machine
-from bigcons.disk.places import is_left, temporary_folder
+from bigcons.disk.places import is_leftover, temporary_folder
 from bigcons.errors import StoreExistsError
 from tests.support.stores import names_in
 
@@ -89,7 +89,7 @@ def test_is_left__an_owner_that_runs_keeps_its_files_however_old(tmp_path):
     own = tmp_path / partial_name("o.csv")
     own.write_text("half")
     os.utime(own, (0, 0))
-    assert not is_left(own)
+    assert not is_leftover(own)
 
 
 def test_new_store__puts_back_a_store_that_a_killed_writer_moved_aside(tmp_path, monkeypatch):
