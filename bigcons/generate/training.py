@@ -301,7 +301,7 @@ class Moments(NamedTuple):
     high: np.ndarray
 
     @classmethod
-    def of(cls, values: Any) -> Moments:
+    def from_values(cls, values: Any) -> Moments:
         """Return the moments of the rows of a block, dense or sparse, computed in two passes."""
         n, width = values.shape
         if not isinstance(values, np.ndarray):
@@ -364,7 +364,7 @@ def measure(
                 stored = [values.indices.astype(np.int64), values.data, ends]
             for array in stored:
                 checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
-            part = Moments.of(values)
+            part = Moments.from_values(values)
             moments = part if moments is None else moments.merge(part)
             if subset is not None:
                 taken = values[subset.rows(block.start, block.stop) - block.start]
@@ -492,7 +492,7 @@ def train_centers(
         if weights is not None:
             squares[s] = weights.astype(np.float64) ** 2
     squares = squares if (squares != 1.0).any() else squares[:1]
-    centers = Centers.of([of_set[:, : width + 1] for of_set in trained], set_of, clusters, squares)
+    centers = Centers.from_arrays([of_set[:, : width + 1] for of_set in trained], set_of, clusters, squares)
     n_chosen = min(points.shape[0], 10_000, max((1 << 22) // width, 1))
     some = points[np.arange(n_chosen) * points.shape[0] // n_chosen]
     nearest = centers.label(some, np.ones((len(sets), n_chosen), bool))[1]
@@ -597,7 +597,7 @@ def _full(centers: np.ndarray, weights: np.ndarray | None, width: int) -> np.nda
 
 def _nearest_of(points: Any, centers: np.ndarray) -> np.ndarray:
     """Return which centers are the nearest one of some point, ascending."""
-    alone = Centers.of([centers], np.zeros(1, np.int64), [np.arange(len(centers))], np.ones((1, 1)))
+    alone = Centers.from_arrays([centers], np.zeros(1, np.int64), [np.arange(len(centers))], np.ones((1, 1)))
     return np.unique(alone.label(points, np.ones((1, points.shape[0]), bool))[1])
 
 

@@ -84,7 +84,7 @@ def content_of(
     provenance: dict[str, Any],
     *,
     names: Sequence[str] | None = None,
-    known: Sequence[np.ndarray] | None = None,
+    values: Sequence[np.ndarray] | None = None,
     may_be_empty: bool = False,
     budget: DataBudget | None = None,
     chunk_rows: int | None = None,
@@ -92,14 +92,14 @@ def content_of(
 ) -> Content:
     """Read a table of labels, or tables of memberships, once, and return what is to be held or stored.
 
-    New values come after the ``known`` ones. Partitions of memberships that label no object are refused
+    Other values come after these ``values``. Partitions of memberships that label no object are refused
     unless they ``may_be_empty``. Blocks fit in a ``budget``; one too small for chunks is refused.
     """
-    content = _read(source, names, known=known, may_be_empty=may_be_empty, budget=budget)
+    content = _read(source, names, values=values, may_be_empty=may_be_empty, budget=budget)
     header = content.header._replace(provenance=provenance, generator=generator)
-    given = None if chunk_rows is None else check_int("chunk_rows", chunk_rows)
-    header = header._replace(chunk_rows=given or default_rows(header))
-    check_chunk_rows(header, budget if given is None else None)
+    n_rows = None if chunk_rows is None else check_int("chunk_rows", chunk_rows)
+    header = header._replace(chunk_rows=n_rows or default_rows(header))
+    check_chunk_rows(header, budget if n_rows is None else None)
     return content._replace(header=header)
 
 
@@ -118,30 +118,30 @@ def _read(
     source: Source | SoftSources,
     names: Sequence[str] | None,
     *,
-    beside: Sequence[str] = (),
+    existing: Sequence[str] = (),
     ids: Ids | None = None,
-    known: Sequence[np.ndarray] | None = None,
+    values: Sequence[np.ndarray] | None = None,
     may_be_empty: bool = False,
     budget: DataBudget | None = None,
 ) -> Content:
-    """Read a source once, in blocks within a ``budget``; its names differ from those ``beside`` it.
+    """Read a source once, in blocks within a ``budget``; its names differ from the ``existing`` ones.
 
-    Its ids are held, and then ``ids`` beside them.
+    Its ids are held in memory, and then ``ids`` beside them.
     """
     blocks: Iterable[np.ndarray]
     categories: Categories
     if budget is not None and source.ids is not None:
-        held = source.ids.held_bytes + (0 if ids is None else int(ids.n_objects * ids.row_bytes))
-        what = "the process, the ids, and as much to read beside them,"
-        budget.check(2 * held, what, "leave them out by drop= (--drop)")
-        budget = DataBudget(budget.n_bytes - held, budget.processes + held)
+        n_bytes = source.ids.held_bytes + (0 if ids is None else int(ids.n_objects * ids.row_bytes))
+        purpose = "the process, the ids, and as much to read beside them,"
+        budget.check(2 * n_bytes, purpose, "leave them out by drop= (--drop)")
+        budget = DataBudget(budget.n_bytes - n_bytes, budget.processes + n_bytes)
     if isinstance(source, SoftSources):
         rows = 4096
         if budget is not None:
             rows = rows_within(budget, 4 * source.row_bytes, what="one row of memberships")
         rows = min(rows, BLOCK_ROWS)
         names, n_objects, n_clusters = source.names, source.n_objects, source.n_clusters
-        coding.check_distinct(names, beside)
+        coding.check_distinct(names, existing)
         n_labeled = np.zeros(len(names), np.int64)
         for block in source.blocks(rows):
             n_labeled += np.count_nonzero(coding.observed(block, source.offsets), axis=0)
@@ -150,12 +150,12 @@ def _read(
         categories, blocks = [None] * len(names), source.blocks(rows)
     else:
         rows = BLOCK_ROWS if budget is None else coding.rows_per_read(source, budget)
-        chosen = source.names if names is None else names
-        names = coding.partition_names(chosen, source.n_columns, first=len(beside))
-        coding.check_distinct(names, beside)
-        n_objects, encodings = coding.scan_labels(source, names, values=known, rows=rows, budget=budget)
+        titles = source.names if names is None else names
+        names = coding.partition_names(titles, source.n_columns, first=len(existing))
+        coding.check_distinct(names, existing)
+        n_objects, encodings = coding.scan_labels(source, names, values=values, rows=rows, budget=budget)
         n_clusters, n_labeled, categories = coding.counts_of(encodings)
-        blocks = coding.encode_labels(source, encodings, rows, are_new=known is None)
+        blocks = coding.encode_labels(source, encodings, rows, are_new=values is None)
     is_soft = isinstance(source, SoftSources)
     header = Header(n_objects, names, n_clusters, n_labeled, n_objects, {}, is_soft, source.ids)
     return Content(header, categories, blocks)
@@ -178,9 +178,9 @@ Budget = DataBudget | None
 
 
 def with_objects(
-    source: Source | SoftSources, header: Header, categories: Categories, read: Read, budget: Budget
+    source: Source | SoftSources, header: Header, categories: Categories, read_rows: Read, budget: Budget
 ) -> Content:
-    """Return an ensemble, of which ``read`` returns rows, with more objects; new labels come last."""
+    """Return an ensemble, of which ``read_rows`` returns rows, with more objects; new labels come last."""
     if isinstance(source, SoftSources):
         if (source.n_clusters != header.n_clusters).any():
             u = int((source.n_clusters != header.n_clusters).argmax())
@@ -198,19 +198,19 @@ def with_objects(
             f"{source.where} has other columns than the {len(header.names)} partitions of the ensemble, "
             f"{shown(header.names)}; {remedy}."
         )
-    both = zip(header.n_clusters, categories, strict=True)
-    known = [np.arange(k) if values is None else values for k, values in both]
-    how: dict[str, Any] = {"ids": header.ids, "known": known, "may_be_empty": True, "budget": budget}
-    more, new_categories, blocks = _read(source, header.names, **how)
+    pairs = zip(header.n_clusters, categories, strict=True)
+    values = [np.arange(k) if labels is None else labels for k, labels in pairs]
+    options: dict[str, Any] = {"ids": header.ids, "values": values, "may_be_empty": True, "budget": budget}
+    part, new_categories, blocks = _read(source, header.names, **options)
     grown = header._replace(
-        n_objects=header.n_objects + more.n_objects,
-        n_clusters=more.n_clusters,
-        n_labeled=header.n_labeled + more.n_labeled,
-        provenance=_appended(header, objects=more.n_objects),
+        n_objects=header.n_objects + part.n_objects,
+        n_clusters=part.n_clusters,
+        n_labeled=header.n_labeled + part.n_labeled,
+        provenance=_appended(header, objects=part.n_objects),
         ids=_ids_of_more(header, source.ids, source.where),
     )
-    old = (read(b.start, b.stop) for b in row_blocks(header.n_objects, header.chunk_rows))
-    return Content(grown, new_categories, chain(old, blocks))
+    old_blocks = (read_rows(b.start, b.stop) for b in row_blocks(header.n_objects, header.chunk_rows))
+    return Content(grown, new_categories, chain(old_blocks, blocks))
 
 
 def with_partitions(
@@ -218,10 +218,10 @@ def with_partitions(
     names: Sequence[str] | None,
     header: Header,
     categories: Categories,
-    read: Read,
+    read_rows: Read,
     budget: Budget,
 ) -> Content:
-    """Return an ensemble, of which ``read`` returns rows, with more partitions."""
+    """Return an ensemble, of which ``read_rows`` returns rows, with more partitions."""
     if names is None and isinstance(source, Source) and _generic(source.names):
         names = coding.partition_names(None, source.n_columns, first=len(header.names))
     rows = None
@@ -229,54 +229,54 @@ def with_partitions(
         rows = rows_of_ids(header.ids, source.ids, source.where)
     elif header.ids is None:
         coding.refuse_other_rows("labels", source.ids, "the ensemble", range(header.n_objects))
-    more, new_categories, blocks = _read(source, names, beside=header.names, ids=header.ids, budget=budget)
+    part, new_categories, blocks = _read(source, names, existing=header.names, ids=header.ids, budget=budget)
     if rows is not None and budget is not None:
-        held = 3 * more.n_objects * more.dtype.itemsize * more.n_columns + rows.nbytes
-        budget.check(held, "the process and the labels to join by ids", "append fewer partitions at a time")
-    if rows is None and more.n_objects != header.n_objects:
+        size = 3 * part.n_objects * part.dtype.itemsize * part.n_columns + rows.nbytes
+        budget.check(size, "the process and the labels to join by ids", "append fewer partitions at a time")
+    if rows is None and part.n_objects != header.n_objects:
         raise InvalidInputError(
-            f"{source.where} has {more.n_objects:,} objects but the ensemble has {header.n_objects:,}; give "
+            f"{source.where} has {part.n_objects:,} objects but the ensemble has {header.n_objects:,}; give "
             "one row for each, or id= with the column of their ids."
         )
     grown = header._replace(
-        names=[*header.names, *more.names],
-        n_clusters=np.append(header.n_clusters, more.n_clusters),
-        n_labeled=np.append(header.n_labeled, more.n_labeled),
-        provenance=_appended(header, partitions=len(more.names)),
+        names=[*header.names, *part.names],
+        n_clusters=np.append(header.n_clusters, part.n_clusters),
+        n_labeled=np.append(header.n_labeled, part.n_labeled),
+        provenance=_appended(header, partitions=len(part.names)),
         ids=header.ids or source.ids,
     )
 
     def side_by_side() -> Iterator[np.ndarray]:
         """Yield old columns and new ones; those of objects without a row are missing."""
-        new = blocks
+        new_blocks = blocks
         if rows is not None:
-            given = np.concatenate([*blocks])
-            missing = np.full((1, given.shape[1]), MISSING if given.dtype.kind == "i" else 0, given.dtype)
-            new = [np.concatenate([given, missing])[rows]]
+            labels = np.concatenate([*blocks])
+            missing = np.full((1, labels.shape[1]), MISSING if labels.dtype.kind == "i" else 0, labels.dtype)
+            new_blocks = [np.concatenate([labels, missing])[rows]]
         start = 0
-        for block in coding.rechunk(new, header.chunk_rows):
-            yield np.hstack([read(start, start + len(block)), block])
+        for block in coding.rechunk(new_blocks, header.chunk_rows):
+            yield np.hstack([read_rows(start, start + len(block)), block])
             start += len(block)
 
     return Content(grown, [*categories, *new_categories], side_by_side())
 
 
 def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
-    """Return the ids of the objects and of those that are appended; refuse known and missing ones."""
+    """Return the ids of the objects and of appended ones; refuse repeated and missing ids."""
     import pyarrow as pa
 
-    known = header.ids
-    if known is None and (ids is None or (ids.facts.is_index and are_positions(ids, header.n_objects))):
+    old_ids = header.ids
+    if old_ids is None and (ids is None or (ids.facts.is_index and are_positions(ids, header.n_objects))):
         return None  # numbered on, as the rest of a data frame is
-    if known is None or ids is None:
-        name = next(one.facts.name for one in (ids, known) if one is not None)
-        what = f"of the objects of the ensemble and of {where}, one have ids, {name!r}, the others none"
+    if old_ids is None or ids is None:
+        name = next(column.facts.name for column in (ids, old_ids) if column is not None)
+        fault = f"of the objects of the ensemble and of {where}, one have ids, {name!r}, the others none"
         remedy = "pass id=, or leave out the id of the new ones, as by df.reset_index(drop=True)"
-        raise InvalidIdsError(f"{what}; {remedy}.", column=name)
-    refuse_other_type(known, ids, where)
-    values = pa.concat_arrays([known.hold().values, ids.hold().values])
-    refuse_repeated_ids(values, known.facts.name, f"the ensemble with {where}, which may be in it already")
-    return known.with_values(values)
+        raise InvalidIdsError(f"{fault}; {remedy}.", column=name)
+    refuse_other_type(old_ids, ids, where)
+    values = pa.concat_arrays([old_ids.hold().values, ids.hold().values])
+    refuse_repeated_ids(values, old_ids.facts.name, f"the ensemble with {where}, which may be in it already")
+    return old_ids.with_values(values)
 
 
 def _generic(names: Sequence[str] | None) -> bool:
@@ -284,8 +284,8 @@ def _generic(names: Sequence[str] | None) -> bool:
     return all(re.fullmatch(r"p?\d+", name) for name in names or ())
 
 
-def _appended(header: Header, **what: int) -> dict[str, Any]:
-    return header.provenance | {"appended": [*header.provenance.get("appended", []), what]}
+def _appended(header: Header, **counts: int) -> dict[str, Any]:
+    return header.provenance | {"appended": [*header.provenance.get("appended", []), counts]}
 
 
 # Runs
@@ -298,15 +298,15 @@ def read_runs(
     *,
     ids: Ids | None = None,
     on_disk: bool = False,
-    **how: Any,
+    **options: Any,
 ) -> Content:
     """Read partitions of the same objects, one from each of ``runs``; see `Ensemble.from_runs`.
 
-    ``how`` are ``id``, ``columns``, ``missing`` and ``header`` of the tables. The codes of all runs are held
-    in memory or, ``on_disk``, in temporary files that are removed when the ``stack`` is closed.
+    ``options`` are ``id``, ``columns``, ``missing`` and ``header`` of the tables. The codes of all runs are
+    held in memory or, ``on_disk``, in temporary files that are removed when the ``stack`` is closed.
     """
     entries, names = _listed_runs(runs, names)
-    sources = [_source_of_run(run, name, how) for run, name in zip(entries, names, strict=True)]
+    sources = [_source_of_run(run, name, options) for run, name in zip(entries, names, strict=True)]
     objects = ids or _objects_of(sources, names)
     folder = stack.enter_context(temporary_folder()) if on_disk else None
     columns: list[np.ndarray] = []
@@ -365,13 +365,13 @@ def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], lis
     return list(runs), coding.partition_names(names, len(runs), "runs")
 
 
-def _source_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Source:
+def _source_of_run(run: Any, name: str, options: Mapping[str, Any]) -> Source:
     """Return the labels of a run as a source of one column, with the ids of its objects if it has them."""
     run = getattr(run, "labels_", run)  # of scikit-learn
     table = as_table(run)
     is_vector = table is not run and not hasattr(run, "to_frame")
-    options = {"missing": how.get("missing")} if is_vector else dict(how)
-    source = open_source(select(table, **options), "labels", are_objects=True)
+    choice = {"missing": options.get("missing")} if is_vector else dict(options)
+    source = open_source(select(table, **choice), "labels", are_objects=True)
     if source.n_columns != 1:
         columns = f": {', '.join(source.names[:4])}" if source.names else ""
         raise InvalidInputError(
@@ -384,20 +384,20 @@ def _source_of_run(run: Any, name: str, how: Mapping[str, Any]) -> Source:
 def _objects_of(sources: Sequence[Source], names: Sequence[str]) -> Ids | None:
     """Return the ids of all objects, each once, in the order of the runs; None without ids."""
     ids = [source.ids for source in sources]
-    given = [one for one in ids if one is not None]
-    if not given:
+    columns = [column for column in ids if column is not None]
+    if not columns:
         return None
     if None in ids:
         raise InvalidInputError(
             f"run {names[ids.index(None)]!r} has labels without ids, beside runs with ids; give all ids."
         )
-    for one, name in zip(given, names, strict=True):
-        refuse_other_type(given[0], one, f"run {name!r}")
-    if all(one.facts.digest == given[0].facts.digest for one in given):
-        return given[0]
+    for column, name in zip(columns, names, strict=True):
+        refuse_other_type(columns[0], column, f"run {name!r}")
+    if all(column.facts.digest == columns[0].facts.digest for column in columns):
+        return columns[0]
     import pyarrow as pa
 
-    return given[0].with_values(pa.concat_arrays([one.hold().values for one in given]).unique())
+    return columns[0].with_values(pa.concat_arrays([column.hold().values for column in columns]).unique())
 
 
 # Long tables
@@ -417,8 +417,8 @@ def read_long(table: Any, *, budget: DataBudget) -> Content:
     parts: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     n_rows = 0
     for batch in source.batches(BLOCK_ROWS):
-        *named, votes = columns_of(batch)
-        for c, column in enumerate(named):
+        *keys, votes = columns_of(batch)
+        for c, column in enumerate(keys):
             parts[c].append(canonical(column, names[c], where, n_rows))
         parts[2].append(votes if isinstance(votes, np.ndarray) else plain_arrow(votes))
         n_rows += len(votes)
@@ -436,20 +436,20 @@ def read_long(table: Any, *, budget: DataBudget) -> Content:
     encodings, of_label = [], np.empty(len(votes), np.int32)
     ends = np.cumsum(np.bincount(of_partition, minlength=len(titles)))
     for name, rows in zip(titles, np.split(np.argsort(of_partition, kind="stable"), ends[:-1]), strict=True):
-        given = votes[rows] if is_array else votes.take(pa.array(rows))
+        part_votes = votes[rows] if is_array else votes.take(pa.array(rows))
         encoding = coding.Encoding(name, None, source.rule, is_text=source.is_text)
-        encoding.add(given)
+        encoding.add(part_votes)
         encodings.append(encoding.finish())
-        of_label[rows] = encoding.encode(given)
+        of_label[rows] = encoding.encode(part_votes)
     order = np.lexsort((of_label, of_partition, of_object))
     order = order[of_label[order] != MISSING]
     of_object, of_partition, of_label = of_object[order], of_partition[order], of_label[order]
     is_same = np.append(False, (of_object[1:] == of_object[:-1]) & (of_partition[1:] == of_partition[:-1]))
-    if (at := np.flatnonzero(is_same & (of_label != np.roll(of_label, 1)))).size:
-        u = int(of_partition[at[0]])
-        one, other = encodings[u].values[of_label[at[0] - 1 : at[0] + 1]].tolist()
+    if (conflicts := np.flatnonzero(is_same & (of_label != np.roll(of_label, 1)))).size:
+        u = int(of_partition[conflicts[0]])
+        one, other = encodings[u].values[of_label[conflicts[0] - 1 : conflicts[0] + 1]].tolist()
         raise InvalidInputError(
-            f"{names[0]} {objects[int(of_object[at[0]])].as_py()!r} has the labels {one!r} and "
+            f"{names[0]} {objects[int(of_object[conflicts[0]])].as_py()!r} has the labels {one!r} and "
             f"{other!r} of {names[1]} {titles[u]!r}; keep one of them."
         )
     of_object, of_partition, of_label = of_object[~is_same], of_partition[~is_same], of_label[~is_same]
@@ -493,8 +493,8 @@ class SoftSources:
         self.n_objects: int = 0
         self.ids: Ids | None = None
         self._tables: list[Source] = []
-        for name, given in zip(self.names, tables, strict=True):
-            where, table = f"memberships of {name!r}", open_source(select(given, id=id), "memberships")
+        for name, data in zip(self.names, tables, strict=True):
+            where, table = f"memberships of {name!r}", open_source(select(data, id=id), "memberships")
             kinds = table.column_types() or [table.dtype]
             if not all(re.match(r"u?int|float|double|halffloat|bool|null|decimal", str(k)) for k in kinds):
                 raise InvalidInputError(f"{where} have a column that has no numbers; pass numbers.")
@@ -508,8 +508,8 @@ class SoftSources:
                     "give a row for each, NaN where it is missing."
                 )
             if self.ids is not None and table.ids and rows_of_ids(self.ids, table.ids, where) is not None:
-                what = f"{where} have {table.ids.facts.name} in another order than those before."
-                raise InvalidIdsError(what, column=table.ids.facts.name)
+                message = f"{where} have {table.ids.facts.name} in another order than those before."
+                raise InvalidIdsError(message, column=table.ids.facts.name)
             self.ids = self.ids or table.ids
             self._tables.append(table)
         self.n_clusters: np.ndarray = np.array([table.n_columns for table in self._tables], np.int64)

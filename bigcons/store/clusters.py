@@ -75,8 +75,8 @@ class NClustersChoice:
 
     def row(self, n_clusters: int) -> dict[str, float]:
         """Return the evidence for one number of clusters."""
-        at = int(np.searchsorted(self.table["n_clusters"], n_clusters))
-        return {name: float(values[at]) for name, values in self.table.items()}
+        index = int(np.searchsorted(self.table["n_clusters"], n_clusters))
+        return {name: float(values[index]) for name, values in self.table.items()}
 
     def __repr__(self) -> str:
         agreement, words = self.row(self.n_clusters)["agreement"], [count_in_words(self.n_clusters)]
@@ -93,14 +93,14 @@ def tree_in_words(tree: ClusterTree) -> str:
     """Return the number recommended, the support of its splits, and the next best number."""
     K, next_best = tree.choice.n_clusters, tree.choice.runner_up
     support = tree.support[np.array(list(tree.branches()), int) - len(tree.sizes)]
-    told = count_in_words(K)
+    words = count_in_words(K)
     if K > 1 and not np.isnan(support).any():
-        told += f", support {support.mean():.2f}, at least {support.min():.2f}"
+        words += f", support {support.mean():.2f}, at least {support.min():.2f}"
     if tree.p_values is not None and tree.p_values.size:
-        told += f"; p {tree.p_values[-1]:.2g} of a single cluster"
+        words += f"; p {tree.p_values[-1]:.2g} of a single cluster"
     if next_best is not None:
-        told += f"; next best {next_best}"
-    return told if tree.choice.is_clear else f"{told}; no number stands out"
+        words += f"; next best {next_best}"
+    return words if tree.choice.is_clear else f"{words}; no number stands out"
 
 
 def count_in_words(n_clusters: int) -> str:
@@ -121,10 +121,10 @@ def node_sums(sides: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
     ``sides`` (G - 1, 2): the nodes that each merge joins, leaves from 0, the results of merges from G.
     """
-    found = np.concatenate([rows, np.zeros((len(sides), *rows.shape[1:]), rows.dtype)])
-    for at, (one, two) in enumerate(sides, len(rows)):
-        found[at] = found[one] + found[two]
-    return found
+    sums = np.concatenate([rows, np.zeros((len(sides), *rows.shape[1:]), rows.dtype)])
+    for node, (left, right) in enumerate(sides, len(rows)):
+        sums[node] = sums[left] + sums[right]
+    return sums
 
 
 def level_sums(sides: np.ndarray, of_nodes: np.ndarray) -> np.ndarray:
@@ -134,9 +134,9 @@ def level_sums(sides: np.ndarray, of_nodes: np.ndarray) -> np.ndarray:
     return np.cumsum([of_nodes[:G].sum(axis=0), *changes], axis=0)[::-1]
 
 
-def numbers_of_large(sides: np.ndarray, sizes: np.ndarray, least: float) -> np.ndarray:
+def numbers_of_large(sides: np.ndarray, sizes: np.ndarray, threshold: float) -> np.ndarray:
     """Return how many of 1, 2, ... clusters of leaves of ``sizes`` (G,) have so many objects, (G,)."""
-    return level_sums(sides, (node_sums(sides, sizes) >= least).astype(int))
+    return level_sums(sides, (node_sums(sides, sizes) >= threshold).astype(int))
 
 
 def evidence(table: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -147,8 +147,8 @@ def evidence(table: Mapping[str, np.ndarray]) -> np.ndarray:
     and of all smaller ones, whose clusters it divides, is taken off.
     """
     lifetime, agreement = table["lifetime"], table["agreement"]
-    found = lifetime * np.where(np.isnan(agreement), 1.0, agreement)
-    return np.asarray(found - np.cumsum(lifetime - found))
+    support = lifetime * np.where(np.isnan(agreement), 1.0, agreement)
+    return np.asarray(support - np.cumsum(lifetime - support))
 
 
 def merit(table: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -220,15 +220,15 @@ class ClusterTree:
         out.
         """
         G, sizes, level = len(self.sizes), self.sizes.astype(float), None
-        least = least_objects(self.sizes)
+        threshold = least_objects(self.sizes)
         if n_clusters is not None:
             check_int("n_clusters", n_clusters)
         if min_size is not None:
-            sizes, least = self.objects.copy(), check_int("min_size", min_size)
+            sizes, threshold = self.objects.copy(), check_int("min_size", min_size)
         if n_clusters is None and min_size is None and min_support is None:
             n_clusters = self.choice.n_clusters
         if n_clusters is not None:
-            level = self._level(n_clusters, sizes, least)
+            level = self._level(n_clusters, sizes, threshold)
         if min_support is not None:
             check_number("min_support", min_support, at_least=0, at_most=1)
             if np.isnan(self.support).any():
@@ -243,29 +243,29 @@ class ClusterTree:
         if min_support is not None:
             counts &= self.support >= min_support
         # Of each side that a merge joins: which cluster it is as a whole, None if it is several or left out.
-        found, whole = np.arange(G), list[int | None](range(G))
+        clusters, whole = np.arange(G), list[int | None](range(G))
         first = list(range(G))  # the lowest leaf of every node
-        for (one, two), is_counted in zip(self.merges[:, :2].astype(int), counts, strict=True):
-            kept, merged = first[one], first[two]
+        for (left, right), is_counted in zip(self.merges[:, :2].astype(int), counts, strict=True):
+            kept, merged = first[left], first[right]
             first.append(kept)
             sides = whole[kept], whole[merged]
-            small = sizes[kept] < least, sizes[merged] < least
+            small = sizes[kept] < threshold, sizes[merged] < threshold
             if None not in sides and (any(small) or not is_counted):
-                found[found == sides[1]] = sides[0]
+                clusters[clusters == sides[1]] = sides[0]
                 whole[kept] = sides[0]
             else:
                 for side, is_small in zip(sides, small, strict=True):
                     if side is not None and is_small:
-                        found[found == side] = -1
+                        clusters[clusters == side] = -1
                 whole[kept] = None
             sizes[kept] += sizes[merged]
-        labeled = found >= 0
-        numbers = np.unique(found[labeled], return_inverse=True)[1]
-        found[labeled] = numbers
+        labeled = clusters >= 0
+        numbers = np.unique(clusters[labeled], return_inverse=True)[1]
+        clusters[labeled] = numbers
         of_cluster = np.bincount(numbers, self.objects[labeled])
         rank = np.empty(of_cluster.size + 1, np.int64)
         rank[np.argsort(-of_cluster, kind="stable")], rank[-1] = np.arange(of_cluster.size), -1
-        return rank[found]
+        return rank[clusters]
 
     def branches(self, n_clusters: int | None = None) -> dict[int, tuple[int, int]]:
         """Return the two sides of every split, from the top, of a cut into so many clusters; see `cut`.
@@ -273,39 +273,39 @@ class ClusterTree:
         Splits and sides are nodes, numbered as in ``merges``. By default of the number recommended, or of 2
         where that is 1. What is split off with too few objects to count is passed over.
         """
-        G, least = len(self.sizes), least_objects(self.sizes)
+        G, threshold = len(self.sizes), least_objects(self.sizes)
         number = max(self.choice.n_clusters, 2) if n_clusters is None else n_clusters
-        level = self._level(number, self.sizes, least)
+        level = self._level(number, self.sizes, threshold)
         sides = self._sides.tolist()
         sizes = node_sums(self._sides, self.sizes)
 
-        def shown(node: int) -> int:
-            while node >= 2 * G - level and (small := sizes[sides[node - G]] < least).any():
+        def visible(node: int) -> int:
+            while node >= 2 * G - level and (small := sizes[sides[node - G]] < threshold).any():
                 node = sides[node - G][int(small[0])]
             return node
 
-        found, waiting = {}, [shown(2 * G - 2)]
-        for node in waiting:
+        splits, queue = {}, [visible(2 * G - 2)]
+        for node in queue:
             if node >= 2 * G - level:
-                one, two = map(shown, sides[node - G])
-                found[node] = one, two
-                waiting += one, two
-        return dict(sorted(found.items(), reverse=True))
+                left, right = map(visible, sides[node - G])
+                splits[node] = left, right
+                queue += left, right
+        return dict(sorted(splits.items(), reverse=True))
 
-    def _level(self, n_clusters: int, sizes: np.ndarray, least: float) -> int:
-        """Return into how many nodes a cut goes, the fewest that make so many clusters of ``least`` objects.
+    def _level(self, n_clusters: int, sizes: np.ndarray, threshold: float) -> int:
+        """Return the fewest nodes that a cut needs for so many clusters of ``threshold`` objects.
 
-        If there are none, the number.
+        If no cut has so many, the number of clusters.
         """
-        enough = np.flatnonzero(self._numbers(sizes, least) >= n_clusters)
+        enough = np.flatnonzero(self._numbers(sizes, threshold) >= n_clusters)
         return int(enough[0]) + 1 if enough.size else min(n_clusters, len(self.sizes))
 
-    def _numbers(self, sizes: np.ndarray, least: float) -> np.ndarray:
-        """Return how many clusters of so many objects a cut has that goes into 1, 2, ... nodes, (G,).
+    def _numbers(self, sizes: np.ndarray, threshold: float) -> np.ndarray:
+        """Return how many clusters of so many objects a cut into 1, 2, ... nodes has, (G,).
 
         A split adds one if both of its sides are large: a small side stays with the other.
         """
-        is_large = node_sums(self._sides, sizes) >= least
+        is_large = node_sums(self._sides, sizes) >= threshold
         return 1 + np.cumsum([0, *is_large[self._sides].all(axis=1)[::-1]])
 
     @property
@@ -372,8 +372,8 @@ class ClusterTree:
         return bool(round(self.objects.sum()) > self.sizes.sum())
 
     def __repr__(self) -> str:
-        of = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
-        return f"ClusterTree({tree_in_words(self)}; {of})"
+        facts = f"{len(self.sizes)} leaves of {self.n_objects:,} objects, {self.tree}"
+        return f"ClusterTree({tree_in_words(self)}; {facts})"
 
     def parts(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return facts and arrays to store, of which `of_parts` makes the tree again, without its placer."""
@@ -457,8 +457,8 @@ def mergers(clusters: pa.Table) -> dict[int, int]:
 def arrow_table(types: Mapping[str, str], columns: Mapping[str, Any]) -> pa.Table:
     """Return a table of these types, `CLUSTER_COLUMNS` or `PARTITION_COLUMNS`; NaN and None become null.
 
-    Raises ValueError or TypeError for other columns, and for values of other types. Nothing is taken by
-    ``pa.array``, which imports pandas: that takes half a second.
+    Raises ValueError or TypeError for other columns, and for values of other types. It does without
+    ``pa.array``, which imports pandas and so takes half a second.
     """
     import pyarrow as pa
 
@@ -472,7 +472,7 @@ def arrow_table(types: Mapping[str, str], columns: Mapping[str, Any]) -> pa.Tabl
             arrays.append(texts.finish())
         else:
             values = np.array(columns[name], kind)
-            known = pa.py_buffer(np.packbits(~np.isnan(values), bitorder="little"))
-            of_kind = getattr(pa, kind)()
-            arrays.append(pa.Array.from_buffers(of_kind, values.size, [known, pa.py_buffer(values)]))
+            validity = pa.py_buffer(np.packbits(~np.isnan(values), bitorder="little"))
+            arrow_type = getattr(pa, kind)()
+            arrays.append(pa.Array.from_buffers(arrow_type, values.size, [validity, pa.py_buffer(values)]))
     return pa.Table.from_arrays(arrays, names=list(types))

@@ -121,14 +121,14 @@ class Consensus(stores.Objects):
         with new_store(path, overwrite, KIND) as folder:
             facts = {"n_objects": n_objects, "n_clusters": n_clusters, "has_memberships": memberships}
             chunk_rows = min(chunk_rows, n_objects)
-            writer, of_ids = ConsensusWriter(folder, {**facts, "chunk_rows": chunk_rows}), ChunkSums()
+            writer, id_sums = ConsensusWriter(folder, {**facts, "chunk_rows": chunk_rows}), ChunkSums()
             if ids is not None:
-                writer.body["ids"], of_ids = stores.write_ids(folder, ids, n_objects, chunk_rows)
+                writer.body["ids"], id_sums = stores.write_ids(folder, ids, n_objects, chunk_rows)
             yield writer
             n_chunks = -(-n_objects // chunk_rows) * len(writer.arrays)
             if n_missing := n_chunks - len(writer.chunk_sums):
                 raise InvalidInputError(f"{n_missing} of {n_chunks} chunks were not written; write all rows.")
-            write_head(folder, KIND, writer.body | seals_of(writer.chunk_sums, of_ids))
+            write_head(folder, KIND, writer.body | seals_of(writer.chunk_sums, id_sums))
 
     @property
     def labels(self) -> np.ndarray:
@@ -165,8 +165,8 @@ class Consensus(stores.Objects):
         """
         import pyarrow as pa
 
-        asked = (memberships, self.has_trust if confidence is None else confidence, min_confidence)
-        return pa.concat_tables(pa.table(self._exported(block, *asked)) for block in self.blocks())
+        options = (memberships, self.has_trust if confidence is None else confidence, min_confidence)
+        return pa.concat_tables(pa.table(self._exported(block, *options)) for block in self.blocks())
 
     def to_pandas(self, **columns: Any) -> Any:
         """Return a pandas dataframe, see `to_arrow`; ids that were an index are its index again."""
@@ -236,8 +236,8 @@ class Consensus(stores.Objects):
         Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
         ``path`` exists; with ``overwrite`` a file there is replaced.
         """
-        asked = (memberships, confidence, min_confidence)
-        blocks = (self._exported(block, *asked) for block in self.blocks())
+        options = (memberships, confidence, min_confidence)
+        blocks = (self._exported(block, *options) for block in self.blocks())
         stores.export_blocks(path, self.n_objects, blocks, overwrite=overwrite)
 
     def _exported(
@@ -248,8 +248,8 @@ class Consensus(stores.Objects):
         columns: dict[str, Any] = {"label": self.read_labels(*rows)}
         if confidence or min_confidence is not None:
             trust, part = self.trust_rows, slice(*rows)
-            least = check_number("min_confidence", min_confidence or 0, at_least=0, at_most=1)
-            columns["label"] = np.where(trust.confidence[part] < least, np.int32(-1), columns["label"])
+            threshold = check_number("min_confidence", min_confidence or 0, at_least=0, at_most=1)
+            columns["label"] = np.where(trust.confidence[part] < threshold, np.int32(-1), columns["label"])
             columns |= {name: getattr(trust, name)[part] for name in TRUST if confidence}
         if memberships:
             soft = self.read_memberships(*rows)
@@ -333,11 +333,11 @@ def write_rows(arrays: Mapping[str, StoredArray], start: int, columns: Any) -> C
     None stands for an array that is not there. Blocks in different chunks may be written concurrently, by any
     thread and by workers that can reach them, and a block may be written twice.
     """
-    written: ChunkSums = {}
+    chunk_sums: ChunkSums = {}
     for name in columns if isinstance(columns, Mapping) else columns.dtype.names:
         if columns[name] is not None:
-            written |= arrays[name].write(start, columns[name])
-    return written
+            chunk_sums |= arrays[name].write(start, columns[name])
+    return chunk_sums
 
 
 class ConsensusWriter:
@@ -367,9 +367,9 @@ class ConsensusWriter:
         """
         self.note(write_rows(self.arrays, start, {"labels": labels, "memberships": memberships}))
 
-    def note(self, written: ChunkSums) -> None:
+    def note(self, chunk_sums: ChunkSums) -> None:
         """Record rows that were written, in this process or another."""
-        self.chunk_sums |= written
+        self.chunk_sums |= chunk_sums
 
     def describe_trust(self, clusters: Any, partitions: Any, temperature: float) -> None:
         """Set the tables that go with the arrays of `TRUST`."""
@@ -383,10 +383,10 @@ class ConsensusWriter:
     def describe(
         self, *, history: Any = None, parameters: Any = None, results: Any = None, provenance: Any = None
     ) -> None:
-        """Set mappings that describe the solve in the head; what JSON has not becomes None, or text."""
+        """Set mappings that describe the solve in the head; values that JSON lacks become None, or text."""
         lists = None if history is None else {name: list(values) for name, values in history.items()}
-        given = {"history": lists, "parameters": parameters, "results": results, "provenance": provenance}
-        text = json.dumps({name: of for name, of in given.items() if of is not None}, default=_plain)
+        parts = {"history": lists, "parameters": parameters, "results": results, "provenance": provenance}
+        text = json.dumps({name: part for name, part in parts.items() if part is not None}, default=_plain)
         self.body |= json.loads(text, parse_constant=lambda _: None)
 
 
@@ -412,18 +412,18 @@ def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
             "The labels may have no cluster structure: no number of clusters has more evidence than a single "
             "cluster, as in data without clusters and in many whose classes overlap."
         )
-    if (told := results.get("n_told_apart", n_clusters)) < n_clusters:
-        yield f"Halves of the partitions confirm {told:,} clusters of {n_clusters:,}; more may be real."
+    if (confirmed := results.get("n_told_apart", n_clusters)) < n_clusters:
+        yield f"Halves of the partitions confirm {confirmed:,} clusters of {n_clusters:,}; more may be real."
 
 
 OF_SIZES, STRUCTURE = ("n_clusters", "n_tiny_clusters"), "has_structure"
 
 
-def clusters_in_words(n_clusters: Any, n_tiny_clusters: Any, most: int) -> str:
-    """Return how many clusters were found, at ``most``, and how many are tiny, as far as that is known."""
+def clusters_in_words(n_clusters: Any, n_tiny_clusters: Any, limit: int) -> str:
+    """Return how many clusters were found, of ``limit``, and how many are tiny, as far as that is known."""
     if not isinstance(n_clusters, int):
-        return f"{most:,}"
-    words = f"{n_clusters:,}" if n_clusters == most else f"{n_clusters:,} non-empty of {most:,}"
+        return f"{limit:,}"
+    words = f"{n_clusters:,}" if n_clusters == limit else f"{n_clusters:,} non-empty of {limit:,}"
     if isinstance(n_tiny_clusters, int) and n_tiny_clusters:
         words += f", {n_tiny_clusters:,} of them tiny (less than a tenth of the mean size)"
     return words
@@ -455,8 +455,8 @@ class Matching(NamedTuple):
 
     def __repr__(self) -> str:
         events = self.table["event"].to_pylist()
-        told = ", ".join(f"{events.count(event)} {event}" for event in EVENTS if event in events)
-        return f"Matching({told}; {self.n_moved:,} of {self.labels.size:,} objects moved)"
+        counts = ", ".join(f"{events.count(event)} {event}" for event in EVENTS if event in events)
+        return f"Matching({counts}; {self.n_moved:,} of {self.labels.size:,} objects moved)"
 
 
 EVENTS = ("kept", "split", "new", "merged", "gone")
@@ -496,12 +496,12 @@ def match(new: Any, old: Any) -> Matching:
     of_new, of_old = (column.values for column in columns)
     if object in (of_new.dtype, of_old.dtype):
         raise InvalidInputError("labels of the new or the old consensus are text; give whole numbers.")
-    now, before = (column.codes(0, column.n_objects) for column in columns)
-    sizes, sizes_before = (np.bincount(codes[codes >= 0]) for codes in (now, before))
-    before = np.append(before, -1)[_rows_before(new, old, now.size, before.size)]
-    both = (now >= 0) & (before >= 0)
+    new_codes, old_codes = (column.codes(0, column.n_objects) for column in columns)
+    sizes, sizes_before = (np.bincount(codes[codes >= 0]) for codes in (new_codes, old_codes))
+    old_codes = np.append(old_codes, -1)[_rows_before(new, old, new_codes.size, old_codes.size)]
+    in_both = (new_codes >= 0) & (old_codes >= 0)
     shared = np.zeros((of_new.size, of_old.size), np.int64)
-    np.add.at(shared, (now[both], before[both]), 1)
+    np.add.at(shared, (new_codes[in_both], old_codes[in_both]), 1)
 
     rows, number = [], np.empty(of_new.size, np.int64)
     n_others = 0
@@ -528,9 +528,9 @@ def match(new: Any, old: Any) -> Matching:
     numbers = np.full(int(of_new[-1]) + 1, -1)
     numbers[of_new] = number
     return Matching(
-        np.append(number, -1)[now].astype(np.int32),
+        np.append(number, -1)[new_codes].astype(np.int32),
         numbers,
-        int(np.count_nonzero(number[now[both]] != of_old[before[both]])),
+        int(np.count_nonzero(number[new_codes[in_both]] != of_old[old_codes[in_both]])),
         pa.Table.from_pylist(sorted(rows, key=lambda row: row["number"]), schema=schema),
     )
 

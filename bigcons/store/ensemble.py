@@ -131,10 +131,10 @@ class Ensemble(Objects):
         if type(x) is np.ndarray and x.ndim == 2 and x.size and x.dtype.kind in "biuf" and is_whole:
             provenance: dict[str, Any] = {"made_by": "from_labels", "source": "ndarray"}
             return Ensemble(*building.of_array(x, names, provenance))
-        how = {"missing": missing, "header": header}
-        chosen = select(x, id=id, columns=columns, drop=drop, **how)
+        options = {"missing": missing, "header": header}
+        choice = select(x, id=id, columns=columns, drop=drop, **options)
         provenance = {"made_by": "from_labels", "source": sources.describe(x)}
-        return ensemble_of(_table_of(chosen), provenance=provenance, names=names)
+        return ensemble_of(_table_of(choice), provenance=provenance, names=names)
 
     @classmethod
     def from_runs(
@@ -181,15 +181,15 @@ class Ensemble(Objects):
         >>> bc.Ensemble.from_runs([[0, 0, 1], ["a", "b", "b"]]).read(0, 3).tolist()
         [[0, 0], [0, 1], [1, 1]]
         """
-        how = {"id": id, "columns": columns, "missing": missing, "header": header}
+        options = {"id": id, "columns": columns, "missing": missing, "header": header}
         ids = ids_of(ids)
-        given = {**how, "names": names, "ids": None if ids is None else ids.facts.in_words}
-        provenance = {"made_by": "from_runs", **sources.provenance_of_files(runs, given)}
+        facts = {**options, "names": names, "ids": None if ids is None else ids.facts.in_words}
+        provenance = {"made_by": "from_runs", **sources.provenance_of_files(runs, facts)}
         with ExitStack() as stack:
             if out is not None and _prepared(out, overwrite, provenance, runs):
                 return Ensemble.open(out)
-            read = read_runs(runs, names, stack, ids=ids, on_disk=out is not None, **how)
-            return _reshaped(read, provenance, out, overwrite, beside_processes(memory))
+            content = read_runs(runs, names, stack, ids=ids, on_disk=out is not None, **options)
+            return _reshaped(content, provenance, out, overwrite, beside_processes(memory))
 
     @classmethod
     def from_long(
@@ -231,22 +231,22 @@ class Ensemble(Objects):
         >>> bc.Ensemble.from_long(pa.table(votes), **by_worker).read(0, 2).tolist()
         [[0, 0], [-1, 0]]
         """
-        how: dict[str, Any] = {"missing": missing, "header": header}
+        options: dict[str, Any] = {"missing": missing, "header": header}
         columns: dict[str, Any] = {"object": object, "partition": partition, "label": label}
-        provenance = {"made_by": "from_long", **sources.provenance_of_files(table, {**columns, **how})}
+        provenance = {"made_by": "from_long", **sources.provenance_of_files(table, {**columns, **options})}
         if out is not None and _prepared(out, overwrite, provenance, table):
             return Ensemble.open(out)
         budget = beside_processes(memory)
-        read = read_long(select(table, columns=[object, partition, label], **how), budget=budget)
-        n_objects, n_partitions = read.header.n_objects, len(read.header.names)
-        size = n_objects * n_partitions * read.header.dtype.itemsize
+        content = read_long(select(table, columns=[object, partition, label], **options), budget=budget)
+        n_objects, n_partitions = content.header.n_objects, len(content.header.names)
+        size = n_objects * n_partitions * content.header.dtype.itemsize
         if out is None and size > psutil.virtual_memory().available:
             raise errors.MemoryBudgetError(
                 f"the labels of {n_objects:,} objects in {n_partitions:,} partitions take "
                 f"{format_size(size)}, more than there is memory; pass out= to store them.",
                 needed=size,
             )
-        return _reshaped(read, provenance, out, overwrite, budget)
+        return _reshaped(content, provenance, out, overwrite, budget)
 
     @classmethod
     def from_memberships(
@@ -274,18 +274,18 @@ class Ensemble(Objects):
         ``memory``, and one that the same call made of files that have not changed since is returned as it is.
         Raises MemoryBudgetError if the chunks of the store do not fit.
         """
-        given = {"names": names, "id": id, "chunk_rows": chunk_rows}
+        facts = {"names": names, "id": id, "chunk_rows": chunk_rows}
         provenance: dict[str, Any] = {"made_by": "from_memberships"}
         if out is not None:
-            provenance = {"made_by": "import_memberships", **sources.provenance_of_files(memberships, given)}
+            provenance = {"made_by": "import_memberships", **sources.provenance_of_files(memberships, facts)}
             provenance["source"] = ", ".join(map(sources.describe, memberships))
             if _prepared(out, overwrite, provenance, memberships):
                 return Ensemble.open(out)
-        how: dict[str, Any] = {"overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
+        options: dict[str, Any] = {"overwrite": overwrite, "memory": memory, "chunk_rows": chunk_rows}
         soft = SoftSources(memberships, names, id=id)
         if out is None:
             provenance["n_tables"] = len(soft.names)
-        return ensemble_of(soft, out, provenance=provenance, **how)
+        return ensemble_of(soft, out, provenance=provenance, **options)
 
     @classmethod
     def open(cls, path: Any, mode: str = "r") -> Ensemble:
@@ -423,8 +423,8 @@ class Ensemble(Objects):
             rows = np.flatnonzero(rows)
         labels = self.read_rows(rows)
         n_labeled = np.count_nonzero(observed(labels, self.offsets), axis=0)
-        empty, left = np.flatnonzero(n_labeled == 0), np.flatnonzero(n_labeled)
-        if not left.size:
+        empty, labeled = np.flatnonzero(n_labeled == 0), np.flatnonzero(n_labeled)
+        if not labeled.size:
             raise errors.EmptyPartitionError(self.names[0])
         header = self._header._replace(
             n_objects=len(rows),
@@ -441,7 +441,7 @@ class Ensemble(Objects):
                 f"as {self.names[empty[0]]!r}; they are left out.",
                 errors.SuspiciousLabelsWarning,
             )
-            part = part.select(left.tolist())
+            part = part.select(labeled.tolist())
         if self.is_soft:
             return part
         return ensemble_of(_table_of(part), provenance=header.provenance, generator=part.generator)
@@ -460,23 +460,23 @@ class Ensemble(Objects):
         M = self.n_partitions
         numbers: dict[str | int, int] = {u: u % M for u in range(-M, M)}
         numbers |= {name: u for u, name in enumerate(self.names)}
-        chosen = [numbers.get(partition, -1) for partition in partitions]
-        if not chosen or -1 in chosen or len(set(chosen)) < len(chosen):
+        positions = [numbers.get(partition, -1) for partition in partitions]
+        if not positions or -1 in positions or len(set(positions)) < len(positions):
             raise errors.InvalidInputError(
                 f"there is no choice {list(partitions)!r:.80}; give names from {self.names[0]!r} to "
                 f"{self.names[-1]!r}, or positions from 0 to {self.n_partitions - 1}, each once.",
                 parameter="partitions",
             )
         header = self._header._replace(
-            names=[self.names[u] for u in chosen],
-            n_clusters=self.n_clusters[chosen],
-            n_labeled=self.n_labeled[chosen],
+            names=[self.names[u] for u in positions],
+            n_clusters=self.n_clusters[positions],
+            n_labeled=self.n_labeled[positions],
             provenance={"made_by": "select", "source": self.path or "in memory", "from": self.provenance},
         )
-        columns: Any = chosen
+        columns: Any = positions
         if self.is_soft:
-            columns = np.concatenate([np.arange(self.offsets[u], self.offsets[u + 1]) for u in chosen])
-        categories = [self.categories[u] for u in chosen]
+            columns = np.concatenate([np.arange(self.offsets[u], self.offsets[u + 1]) for u in positions])
+        categories = [self.categories[u] for u in positions]
         blocks = (self.read(b.start, b.stop)[:, columns] for b in self.blocks())
         return ensemble_of_content(Content(header, categories, blocks), out, overwrite=overwrite)
 
@@ -496,8 +496,8 @@ class Ensemble(Objects):
             name = None if ids.facts.name == INDEX else ids.facts.name
             index = pd.Index(ids.hold().values.to_pandas(), name=name)
         columns = {}
-        for u, (name, known) in enumerate(zip(self.names, self.categories, strict=True)):
-            values = pd.Index(np.arange(self.n_clusters[u]) if known is None else known)
+        for u, (name, categories) in enumerate(zip(self.names, self.categories, strict=True)):
+            values = pd.Index(np.arange(self.n_clusters[u]) if categories is None else categories)
             columns[name] = pd.Categorical.from_codes(rows[:, u], categories=values)
         return pd.DataFrame(columns, index)
 
@@ -612,11 +612,11 @@ class Ensemble(Objects):
 
 
 def as_ensemble(
-    x: Any, known: Sequence[np.ndarray] | None = None, *, soft: bool = False, with_ids: bool = True
+    x: Any, values: Sequence[np.ndarray] | None = None, *, soft: bool = False, with_ids: bool = True
 ) -> Ensemble:
     """Return ``x`` if it is an Ensemble, open it if it is the path of one, or read its labels into memory.
 
-    Raises SoftEnsembleError for soft clusterings, unless ``soft``. With ``known`` values for each partition,
+    Raises SoftEnsembleError for soft clusterings, unless ``soft``. With the ``values`` of each partition,
     these keep their labels and other values come after them; a partition may then have no labels, and names
     of rows are read ``with_ids`` only.
     """
@@ -626,16 +626,16 @@ def as_ensemble(
         if x.is_soft and not soft:
             raise errors.SoftEnsembleError()
         return x
-    if known is None:
+    if values is None:
         return Ensemble.from_labels(x)
     table = _table_of(x, are_objects=True, with_ids=with_ids)
-    if table.n_columns != len(known):
+    if table.n_columns != len(values):
         raise errors.InvalidInputError(
-            f"the new labels have n_partitions={table.n_columns} but {len(known)} were fitted; "
+            f"the new labels have n_partitions={table.n_columns} but {len(values)} were fitted; "
             "give the same partitions in the same order."
         )
     provenance = {"made_by": "from_labels", "source": sources.describe(x)}
-    return ensemble_of(table, provenance=provenance, known=known)
+    return ensemble_of(table, provenance=provenance, values=values)
 
 
 def open_store(path: StorePath) -> Any:
@@ -683,12 +683,12 @@ def import_labels(
     since is returned as it is. Raises MemoryBudgetError if a chunk of the source or the distinct values do
     not fit.
     """
-    how = {"missing": missing, "header": header}
-    given = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows, **how}
-    provenance = {"made_by": "import_labels", **sources.provenance_of_files(source, given)}
+    options = {"missing": missing, "header": header}
+    facts = {"id": id, "columns": columns, "drop": drop, "chunk_rows": chunk_rows, **options}
+    provenance = {"made_by": "import_labels", **sources.provenance_of_files(source, facts)}
     if _prepared(out, overwrite, provenance, source):
         return Ensemble.open(out)
-    table = _table_of(select(source, id=id, columns=columns, drop=drop, **how))
+    table = _table_of(select(source, id=id, columns=columns, drop=drop, **options))
     return ensemble_of(
         table, out, provenance=provenance, overwrite=overwrite, memory=memory, chunk_rows=chunk_rows
     )
@@ -701,12 +701,12 @@ def _prepared(out: StorePath, overwrite: bool, provenance: dict[str, Any], sourc
 
 
 def _reshaped(
-    read: Content, provenance: dict[str, Any], out: StorePath | None, overwrite: bool, budget: DataBudget
+    content: Content, provenance: dict[str, Any], out: StorePath | None, overwrite: bool, budget: DataBudget
 ) -> Ensemble:
     """Hold or store labels that were brought into the form of a matrix."""
-    header = read.header._replace(provenance=provenance)
+    header = content.header._replace(provenance=provenance)
     building.check_chunk_rows(header, None if out is None else budget)
-    return ensemble_of_content(read._replace(header=header), out, overwrite=overwrite)
+    return ensemble_of_content(content._replace(header=header), out, overwrite=overwrite)
 
 
 def ensemble_of(
@@ -716,16 +716,16 @@ def ensemble_of(
     provenance: dict[str, Any],
     overwrite: bool = False,
     memory: int | float | str = "1GB",
-    **how: Any,
+    **options: Any,
 ) -> Ensemble:
     """Read labels, or memberships, into memory or, with ``out``, into a store within ``memory``.
 
-    The source is read twice and must yield the same both times. ``how`` as for `building.content_of`.
+    The source is read twice and must yield the same both times. ``options`` as for `building.content_of`.
     """
     if out is not None:
         commit.refuse_existing(out, overwrite, KIND)
-        how["budget"] = beside_processes(memory)
-    return ensemble_of_content(building.content_of(source, provenance, **how), out, overwrite=overwrite)
+        options["budget"] = beside_processes(memory)
+    return ensemble_of_content(building.content_of(source, provenance, **options), out, overwrite=overwrite)
 
 
 def ensemble_of_content(
@@ -738,8 +738,8 @@ def ensemble_of_content(
     return Ensemble.open(out)
 
 
-def _table_of(x: Any, **how: Any) -> sources.Source:
-    return sources.open_source(_with_open_store(x), "labels", **how)
+def _table_of(x: Any, **options: Any) -> sources.Source:
+    return sources.open_source(_with_open_store(x), "labels", **options)
 
 
 def _with_open_store(x: Any) -> Any:

@@ -194,16 +194,16 @@ class StoredRows(Store):
             low, high = max(start, number * chunk), min(stop, (number + 1) * chunk)
             out = rows[low - start : high - start]
             with self._opened(number) as file:
-                for first in range(0, len(header.names), _TOGETHER):
-                    names = header.names[first : first + _TOGETHER]
+                for column in range(0, len(header.names), _TOGETHER):
+                    names = header.names[column : column + _TOGETHER]
                     table = file.read_row_group(0, columns=names, use_threads=False)
                     table = table.slice(low - number * chunk, len(out))
                     codes = np.empty((len(names), len(out)), out.dtype)
                     for u, name in enumerate(names):
-                        codes[u] = self._codes(table.column(name).combine_chunks(), first + u)
+                        codes[u] = self._codes(table.column(name).combine_chunks(), column + u)
                     del table
-                    for at in range(0, len(out), 2048):  # tile by tile, which stay in the cache
-                        out[at : at + 2048, first : first + len(codes)] = codes[:, at : at + 2048].T
+                    for row in range(0, len(out), 2048):  # tile by tile, which stay in the cache
+                        out[row : row + 2048, column : column + len(codes)] = codes[:, row : row + 2048].T
         return rows
 
     def _codes(self, column: Any, u: int) -> np.ndarray:
@@ -217,8 +217,8 @@ class StoredRows(Store):
             return _whole_numbers(column)
         if not self._encodings:
             for name, k, values in zip(header.names, header.n_clusters, self.categories(), strict=True):
-                known = np.arange(k) if values is None else values
-                self._encodings.append(Encoding(name, known).finish())
+                labels = np.arange(k) if values is None else values
+                self._encodings.append(Encoding(name, labels).finish())
         if pa.types.is_dictionary(column.type):  # each of its values is looked up once
             codes = np.append(self._encodings[u].encode(column.dictionary), MISSING)
             codes = codes[_whole_numbers(column.indices)]
@@ -285,19 +285,19 @@ class StoredRows(Store):
                     where = f"is damaged in rows {block.start} to {block.stop}"
                     raise self.broken(f"{where} (memberships of a partition do not sum to 1)")
                 continue
-            for u, found in enumerate(present):
-                found[rows[:, u][rows[:, u] >= 0]] = True
-        has_all = header.is_soft or all(found.all() for found in present)
+            for u, is_present in enumerate(present):
+                is_present[rows[:, u][rows[:, u] >= 0]] = True
+        has_all = header.is_soft or all(is_present.all() for is_present in present)
         if not np.array_equal(n_labeled, header.n_labeled) or not has_all:
             raise self.broken("has labels that do not match the counts in its head")
         if isinstance(header.generator, StoredGenerator):
             header.generator.load()
         self.check_rest()
-        known = {part_name(block.index) for block in blocks}
+        part_names = {part_name(block.index) for block in blocks}
         for name in self.place.names() if self.is_parquet else ():
-            if name not in known and not name.startswith(("_", ".")):
-                what = "is not part of the ensemble, but other readers would read it"
-                raise corrupt(self.place / name, what, "remove it.")
+            if name not in part_names and not name.startswith(("_", ".")):
+                fault = "is not part of the ensemble, but other readers would read it"
+                raise corrupt(self.place / name, fault, "remove it.")
         return len(blocks) * -(-header.n_columns // chunk_columns(header.n_columns))
 
 
@@ -314,11 +314,11 @@ def reading_bytes(chunk_rows: int, row_bytes: int, dtype: np.dtype, n_threads: i
 
 def _column_maxima(block: np.ndarray) -> np.ndarray:
     """Return the maximum of each column; folds rows first, because long rows reduce much faster."""
-    (n_rows, n_columns), together = block.shape, 256
-    if n_rows < 2 * together:
+    (n_rows, n_columns), n_folded = block.shape, 256
+    if n_rows < 2 * n_folded:
         return block.max(axis=0)
-    whole = n_rows - n_rows % together
-    folded = block[:whole].reshape(-1, together * n_columns).max(axis=0).reshape(together, n_columns)
+    whole = n_rows - n_rows % n_folded
+    folded = block[:whole].reshape(-1, n_folded * n_columns).max(axis=0).reshape(n_folded, n_columns)
     return np.maximum(folded.max(axis=0), block[whole:].max(axis=0, initial=MISSING))
 
 
@@ -367,7 +367,7 @@ def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None
         "ids": None if header.ids is None else header.ids.facts._asdict(),
         "footers": [] if is_parquet else None,
     }
-    written, of_ids, prefix = ChunkSums(), ChunkSums(), "_" if is_parquet else ""
+    label_sums, id_sums, prefix = ChunkSums(), ChunkSums(), "_" if is_parquet else ""
     if is_parquet:
         write = _parts_writer(folder, header, categories, body["footers"])
     else:
@@ -380,7 +380,7 @@ def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None
             if is_parquet:
                 total += write(number, block)
             else:
-                written |= stored.write(start, block)
+                label_sums |= stored.write(start, block)
             start += len(block)
             listener.advance(len(block))
     if start != header.n_objects:
@@ -389,12 +389,12 @@ def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None
             "pass labels that do not change."
         )
     if header.ids is not None and not is_parquet:
-        of_ids = write_ids(folder, header.ids, header.n_objects, header.chunk_rows)[1]
-    values = [None if known is None else known.tolist() for known in categories]
-    data = b"" if all(known is None for known in values) else json.dumps(values).encode()
+        id_sums = write_ids(folder, header.ids, header.n_objects, header.chunk_rows)[1]
+    values = [None if labels is None else labels.tolist() for labels in categories]
+    data = b"" if all(labels is None for labels in values) else json.dumps(values).encode()
     generator = b"" if header.generator is None else header.generator.to_bytes()
     files = {f"{prefix}categories.json": data, f"{prefix}generator.npz": generator}
-    seals = {"digest": digest_text(total), "crc32c": {}} if is_parquet else seals_of(written, of_ids)
+    seals = {"digest": digest_text(total), "crc32c": {}} if is_parquet else seals_of(label_sums, id_sums)
     write_head(folder, KIND, body | seals | {"files": write_files(folder, files)}, parquet=is_parquet)
 
 
@@ -415,8 +415,8 @@ def _parts_writer(
         path = local_path(str(folder / part_name(number)))
         start = number * header.chunk_rows
         columns = [] if ids is None else [ids.read(start, start + len(block))]
-        digest, of_ids = header.digest(Block(number, start, 0), block), digest_of_ids(columns)[0]
-        marked = schema.with_metadata({"bigcons": f"{digest_text(digest)} {of_ids}"})
+        digest, id_digest = header.digest(Block(number, start, 0), block), digest_of_ids(columns)[0]
+        marked = schema.with_metadata({"bigcons": f"{digest_text(digest)} {id_digest}"})
         for codes, values in zip(np.ascontiguousarray(block.T), categories, strict=True):
             missing = codes < 0
             if values is None:
@@ -426,9 +426,9 @@ def _parts_writer(
                 columns.append(pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string())))
             else:
                 columns.append(pa.array(values.astype(np.int64)[codes], mask=missing))
-        how: dict[str, Any] = {"compression": "zstd", "use_dictionary": header.names}
-        how |= {"write_statistics": False, "write_page_checksum": True}
-        with parquet.ParquetWriter(path, marked, **how) as writer:
+        options: dict[str, Any] = {"compression": "zstd", "use_dictionary": header.names}
+        options |= {"write_statistics": False, "write_page_checksum": True}
+        with parquet.ParquetWriter(path, marked, **options) as writer:
             table = pa.Table.from_arrays(columns, schema=marked)
             writer.write_table(table, row_group_size=max(len(block), 1))
         footers.append(zlib.crc32(footer_of(path)))

@@ -55,18 +55,18 @@ class Centers(NamedTuple):
     """Squared weights of the features, (n_sets, width), or (1, width) if they are the same in all sets."""
 
     @classmethod
-    def of(
+    def from_arrays(
         cls, centers: list[np.ndarray], sets: np.ndarray, clusters: list[np.ndarray], squares: np.ndarray
     ) -> Centers:
         """Return the sets (n_centers, width + 1) and, for each partition, the clusters of the centers."""
-        ends = [np.append(of, -1).astype(label_dtype([len(of)])) for of in clusters]
+        ends = [np.append(numbers, -1).astype(label_dtype([len(numbers)])) for numbers in clusters]
         offsets = np.cumsum([0, *map(len, centers)])
         return cls(pack_centers(np.concatenate(centers)), offsets, sets, ends, squares)
 
     @property
     def n_clusters(self) -> np.ndarray:
         """The number of clusters of each partition, ``(n_partitions,)`` int64; 0 if it was not generated."""
-        return np.array([int(of.max(initial=-1)) + 1 for of in self.clusters], np.int64)
+        return np.array([int(numbers.max(initial=-1)) + 1 for numbers in self.clusters], np.int64)
 
     def label(self, points: Any, is_seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return labels (rows, n_partitions) and the nearest centers (rows, n_sets), -1 where not seen.
@@ -166,11 +166,11 @@ class Generator:
         if list(names) == self.names:
             return self
         places = {name: u for u, name in enumerate(self.names)}
-        chosen = np.array([places.get(name, -1) for name in names])
-        sets, none = np.append(self.centers.sets, -1)[chosen], np.full(1, -1, np.int8)
+        positions = np.array([places.get(name, -1) for name in names])
+        sets, none = np.append(self.centers.sets, -1)[positions], np.full(1, -1, np.int8)
         if (sets < 0).all():
             return None
-        clusters = [none if u < 0 else self.centers.clusters[u] for u in chosen]
+        clusters = [none if u < 0 else self.centers.clusters[u] for u in positions]
         return replace(self, names=list(names), centers=self.centers._replace(sets=sets, clusters=clusters))
 
     def __repr__(self) -> str:
@@ -191,7 +191,7 @@ class Generator:
                 "centers": packed.reshape(-1, width)[: offsets[-1]],
                 "sizes": np.diff(offsets),
                 "sets": sets,
-                "clusters": np.concatenate([of[:-1] for of in clusters]).astype(np.int32),
+                "clusters": np.concatenate([numbers[:-1] for numbers in clusters]).astype(np.int32),
                 "squares": squares,
             },
         )
@@ -206,8 +206,8 @@ class Generator:
         ends = np.cumsum(np.append(sizes, 0)[sets])
         clusters = np.split(arrays["clusters"], ends[:-1])
         centers = np.split(arrays["centers"], np.cumsum(sizes)[:-1])
-        made = Centers.of(centers, sets, clusters, arrays["squares"])
-        return cls(encoding, names, made, float(facts["reach"]))
+        packed = Centers.from_arrays(centers, sets, clusters, arrays["squares"])
+        return cls(encoding, names, packed, float(facts["reach"]))
 
 
 class StoredGenerator(NamedTuple):
@@ -239,12 +239,12 @@ class NewRows:
 
         assert scaling is not None  # noqa: S101 - labels are of scaled numbers
         self._features = features
-        self._of_text: list[tuple[str, slice]] = []
+        self._text_columns: list[tuple[str, slice]] = []
         is_counted, is_level = np.zeros((2, features.n_features), bool)
         is_counted[scaling.kept] = is_counted[scaling.gaps] = True
         for code, start in zip(features.encoding.columns, features.encoding.starts.tolist(), strict=False):
             if code.kind == CATEGORY:
-                self._of_text.append((code.name, slice(start, start + code.width)))
+                self._text_columns.append((code.name, slice(start, start + code.width)))
             if code.kind in (CATEGORY, HASHED):
                 is_level[start : start + code.width] = True
                 is_counted[start + code.width - code.may_miss : start + code.width] = False
@@ -259,7 +259,7 @@ class NewRows:
         for block, values in self._features.iterate(gaps=True, sparse=True):
             is_known: Any = np.ones(block.n_rows, bool)
             if isinstance(values, np.ndarray):
-                for name, columns in self._of_text:
+                for name, columns in self._text_columns:
                     if n := int(np.count_nonzero(~values[:, columns].any(axis=1))):
                         self.n_unseen[name] = self.n_unseen.get(name, 0) + n
                 is_known = ~np.isnan(values[:, self._numbers]).all(axis=1)
@@ -271,9 +271,9 @@ class NewRows:
         """Warn of what has been counted."""
         where = self._features.where
         if self.n_unseen:
-            found = ", ".join(f"{name!r} in {n:,} row{'s' * (n > 1)}" for name, n in self.n_unseen.items())
+            texts = ", ".join(f"{name!r} in {n:,} row{'s' * (n > 1)}" for name, n in self.n_unseen.items())
             warn_user(
-                f"{where} has text that did not occur where the ensemble was made: {found}; it counts as "
+                f"{where} has text that did not occur where the ensemble was made: {texts}; it counts as "
                 "unlike all text that did. If many rows have such text, make an ensemble of newer rows.",
                 SuspiciousFeaturesWarning,
             )

@@ -134,9 +134,9 @@ class PairTable(Objects):
         InvalidPairsError if a Parquet file does not have the columns of `bigcons.disk.schema.PAIR_COLUMNS`.
         """
         if sources.is_parquet(path):
-            stated = _stated_in(local_path(path))
-            table = cls.from_table(path, n_objects=n_objects or stated.get("n_objects"))
-            table.rows_per_block = stated.get("rows_per_block")
+            metadata = _metadata_in(local_path(path))
+            table = cls.from_table(path, n_objects=n_objects or metadata.get("n_objects"))
+            table.rows_per_block = metadata.get("rows_per_block")
             return table
         place = place_of(path)
         store = Store(place, KIND)
@@ -158,8 +158,8 @@ class PairTable(Objects):
         Raises InvalidPairsError, with the file and row, for a table that breaks a rule. Takes about 60 bytes
         for each pair.
         """
-        made = {"made_by": "from_table", "source": sources.describe(x)}
-        return _loaded(x, made, n_objects, DataBudget(1 << 62))
+        provenance = {"made_by": "from_table", "source": sources.describe(x)}
+        return _loaded(x, provenance, n_objects, DataBudget(1 << 62))
 
     def save(self, path: StorePath, *, overwrite: bool = False) -> PairTable:
         """Store the table at ``path``, all or nothing, and return the stored table."""
@@ -249,8 +249,8 @@ class PairTable(Objects):
         edges = self._edges_of_blocks(self.blocks())
         with commit.new_file(path, overwrite=overwrite) as file:
             first = pa.table(next(edges)._asdict())
-            how = {"compression": "zstd", "write_page_checksum": True}
-            with parquet.ParquetWriter(file, first.schema.with_metadata(metadata), **how) as writer:
+            options = {"compression": "zstd", "write_page_checksum": True}
+            with parquet.ParquetWriter(file, first.schema.with_metadata(metadata), **options) as writer:
                 writer.write_table(first)
                 for part in edges:
                     writer.write_table(pa.table(part._asdict()))
@@ -323,8 +323,8 @@ class PairTable(Objects):
             return column[start:stop]
         return self._check(name, column[start:stop])
 
-    def _corrupt(self, name: str, what: str) -> CorruptStoreError:
-        return corrupt(self.path or "the table", f"is damaged: {name} {what}")
+    def _corrupt(self, name: str, fault: str) -> CorruptStoreError:
+        return corrupt(self.path or "the table", f"is damaged: {name} {fault}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PairTable, (self._columns, self.provenance, self._store)
@@ -334,18 +334,18 @@ class PairTable(Objects):
         return f"<PairTable: {self.n_objects:,} objects, {self.n_pairs:,} pairs, {where}>"
 
 
-def _stated_in(path: Path) -> dict[str, Any]:
+def _metadata_in(path: Path) -> dict[str, Any]:
     """Return what a file of `PairTable.to_parquet` states of its pairs; of other files, nothing."""
     from pyarrow import parquet
 
     if path.is_dir():
         return {}
     with sources.reading(path, "Parquet"):
-        stated = json.loads((parquet.read_metadata(path).metadata or {}).get(_METADATA, "{}"))
-        for name in stated:
-            if stated[name] is not None:
-                check_int(name, stated[name], at_least=0, at_most=MAX_OBJECTS)
-    return dict(stated)
+        metadata = json.loads((parquet.read_metadata(path).metadata or {}).get(_METADATA, "{}"))
+        for name in metadata:
+            if metadata[name] is not None:
+                check_int(name, metadata[name], at_least=0, at_most=MAX_OBJECTS)
+    return dict(metadata)
 
 
 def pairs_of(pairs: StorePath | PairTable, n_objects: int) -> PairTable:
@@ -400,16 +400,16 @@ def _integers(**columns: Any) -> list[np.ndarray]:
                 f"{name} has shape {array.shape} and type {array.dtype}; pass integers of shape (n_pairs,)."
             )
     if len({array.size for array in arrays}) > 1:
-        got = ", ".join(f"{name} has {array.size}" for name, array in zip(columns, arrays, strict=True))
-        raise InvalidInputError(f"the columns differ in length ({got}); give one entry per pair in each.")
+        sizes = ", ".join(f"{name} has {array.size}" for name, array in zip(columns, arrays, strict=True))
+        raise InvalidInputError(f"the columns differ in length ({sizes}); give one entry per pair in each.")
     return [array if array.size else array.astype(np.int64) for array in arrays]
 
 
 def _refuse(bad: np.ndarray, rule: str, **columns: np.ndarray) -> None:
     if bad.any():
         p = int(np.argmax(bad))
-        got = ", ".join(f"{name}={column[p]}" for name, column in columns.items())
-        raise InvalidInputError(f"pair {p} has {got}, but {rule}; correct or remove it.")
+        values = ", ".join(f"{name}={column[p]}" for name, column in columns.items())
+        raise InvalidInputError(f"pair {p} has {values}, but {rule}; correct or remove it.")
 
 
 def symmetric_rows(edges: Edges, n_objects: int) -> Rows:
@@ -433,9 +433,9 @@ def rows_of_entries(
     """
     from scipy.sparse import coo_array
 
-    seen = n_seen > 0
-    if not seen.all():
-        i, j, n_agree, n_seen = (part[seen] for part in (i, j, n_agree, n_seen))
+    is_seen = n_seen > 0
+    if not is_seen.all():
+        i, j, n_agree, n_seen = (part[is_seen] for part in (i, j, n_agree, n_seen))
     counts = n_seen.astype(np.uint32)  # both in one number, 16 bits each
     counts <<= np.uint32(16)
     counts |= n_agree.astype(np.uint32)
@@ -502,26 +502,26 @@ def read_pairs(table: sources.Source, n_objects: int | None, budget: DataBudget)
         check_int("n_objects", n_objects, at_least=0, at_most=MAX_OBJECTS)
     names = table.names or []
     if any(names.count(name) != 1 for name in PAIR_COLUMNS):
-        stated = f"the columns {', '.join(names)}" if names else "no column names"
-        what = f"{table.where} has {stated}; it needs the integer columns {', '.join(PAIR_COLUMNS)}."
-        raise InvalidPairsError(what, path=table.where)
+        listing = f"the columns {', '.join(names)}" if names else "no column names"
+        fault = f"{table.where} has {listing}; it needs the integer columns {', '.join(PAIR_COLUMNS)}."
+        raise InvalidPairsError(fault, path=table.where)
     parts = [Edges(*(np.empty(0, dtype) for dtype in (np.int32, np.int32, np.uint16, np.uint16)))]
-    n_rows, last = 0, -1
+    n_rows, largest = 0, -1
     with progress("check pairs", table.n_rows or 0, "pairs") as listener:
         for batch in table.batches(BLOCK_ROWS, columns=[names.index(name) for name in PAIR_COLUMNS]):
             part = _checked_pairs(batch, n_rows, n_objects, table.where)
-            last = max(last, int(part.j.max(initial=-1)))
+            largest = max(largest, int(part.j.max(initial=-1)))
             n_rows += len(part.i)
             listener.advance(len(part.i))
-            seen = part.n_seen > 0
-            parts.append(Edges(*(column[seen] for column in part)))
+            is_seen = part.n_seen > 0
+            parts.append(Edges(*(column[is_seen] for column in part)))
             n_most = table.most_rows(n_rows, budget.n_bytes // PAIR_BYTES)
-            needed = PAIR_BYTES * n_most + OBJECT_BYTES * (n_objects or 0)
-            budget.check(needed, f"the process and the sorted pairs of {table.where}", "give fewer")
-    if n_objects is None and (n_rows == 0 or last >= max(1 << 24, 100 * n_rows)):
+            n_bytes = PAIR_BYTES * n_most + OBJECT_BYTES * (n_objects or 0)
+            budget.check(n_bytes, f"the process and the sorted pairs of {table.where}", "give fewer")
+    if n_objects is None and (n_rows == 0 or largest >= max(1 << 24, 100 * n_rows)):
         # more objects than this, and than this many for each pair, are numbers that are no rows
-        what = f"{table.where} has {n_rows:,} pairs and a largest object {last:,}; number from 0, or give"
-        raise InvalidPairsError(f"{what} n_objects={last + 1}.", path=table.where)
+        fault = f"{table.where} has {n_rows:,} pairs and a largest object {largest:,}; number from 0, or give"
+        raise InvalidPairsError(f"{fault} n_objects={largest + 1}.", path=table.where)
     edges = Edges(*map(np.concatenate, zip(*parts, strict=True)))
     del parts
     number = edges.i.astype(np.int64) << 32 | edges.j
@@ -529,10 +529,10 @@ def read_pairs(table: sources.Source, n_objects: int | None, budget: DataBudget)
         order = np.argsort(number)
         number, edges = number[order], Edges(*(column[order] for column in edges))
         if (repeated := np.flatnonzero(number[1:] == number[:-1])).size:
-            at = repeated[0]
-            what = f"{table.where} lists the pair i={edges.i[at]}, j={edges.j[at]} twice"
-            raise InvalidPairsError(f"{what}; keep one of them.", path=table.where)
-    return edges, last + 1 if n_objects is None else n_objects
+            index = repeated[0]
+            fault = f"{table.where} lists the pair i={edges.i[index]}, j={edges.j[index]} twice"
+            raise InvalidPairsError(f"{fault}; keep one of them.", path=table.where)
+    return edges, largest + 1 if n_objects is None else n_objects
 
 
 def _checked_pairs(batch: Sequence[Any], first: int, n_objects: int | None, where: str) -> Edges:
@@ -541,20 +541,20 @@ def _checked_pairs(batch: Sequence[Any], first: int, n_objects: int | None, wher
     for name, column in zip(PAIR_COLUMNS, columns, strict=True):
         kind = getattr(column, "type", column)
         if not re.match("u?int", str(kind)):
-            what = f"column {name!r} of {where} has type {kind}; it needs integers."
-            raise InvalidPairsError(what, path=where, row=first)
+            fault = f"column {name!r} of {where} has type {kind}; it needs integers."
+            raise InvalidPairsError(fault, path=where, row=first)
         if column.null_count:
             row = first + column.is_null().index(True).as_py()
-            what = f"row {row} of {where} has no {name} (null), but every pair needs one; correct it."
-            raise InvalidPairsError(what, path=where, row=row)
+            fault = f"row {row} of {where} has no {name} (null), but every pair needs one; correct it."
+            raise InvalidPairsError(fault, path=where, row=row)
     i, j, n_agree, n_seen = values = [np.asarray(column) for column in columns]
-    most = MAX_OBJECTS if n_objects is None else n_objects
-    bad = (i < 0) | (i >= j) | (j >= most) | (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
+    limit = MAX_OBJECTS if n_objects is None else n_objects
+    bad = (i < 0) | (i >= j) | (j >= limit) | (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
     if bad.any():
-        at = int(np.argmax(bad))
-        got = ", ".join(f"{name}={column[at]}" for name, column in zip(PAIR_COLUMNS, values, strict=True))
-        rule = f"0 <= i < j < {most} and 0 <= n_agree <= n_seen <= {MAX_SEEN}"
-        what = f"row {first + at} of {where} has {got}, but {rule} must hold; correct or remove it."
-        raise InvalidPairsError(what, path=where, row=first + at)
+        index = int(np.argmax(bad))
+        pair = ", ".join(f"{name}={column[index]}" for name, column in zip(PAIR_COLUMNS, values, strict=True))
+        rule = f"0 <= i < j < {limit} and 0 <= n_agree <= n_seen <= {MAX_SEEN}"
+        fault = f"row {first + index} of {where} has {pair}, but {rule} must hold; correct or remove it."
+        raise InvalidPairsError(fault, path=where, row=first + index)
     kinds = (np.int32, np.int32, np.uint16, np.uint16)
     return Edges(*(column.astype(kind, copy=False) for column, kind in zip(values, kinds, strict=True)))

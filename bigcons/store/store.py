@@ -91,12 +91,12 @@ class Store:
 
     def check_unchanged(self) -> None:
         """Raise StoreError if the store has changed since it was opened: what was read may be old or new."""
-        stamp, found = self._file.stamp(), None
+        stamp, identity = self._file.stamp(), None
         if stamp == self._stamp:
             return
         with suppress(errors.StoreError):
-            found = read_head(self.place).identity
-        if found != self.head.identity:
+            identity = read_head(self.place).identity
+        if identity != self.head.identity:
             raise self._changed() from None
         self._stamp = stamp  # copied, or written anew with the same content
 
@@ -120,14 +120,14 @@ class Store:
                 raise ValueError("their ends do not ascend")
             text = self.arrays["id_text"].read(int(ends[0]), int(ends[-1]))
             buffers = [pa.py_buffer(ends - ends[0]), pa.py_buffer(text)]
-            found = pa.LargeStringArray.from_buffers(stop - start, *buffers)
-            found.validate(full=True)
-        return found
+            ids = pa.LargeStringArray.from_buffers(stop - start, *buffers)
+            ids.validate(full=True)
+        return ids
 
-    def broken(self, what: str, where: object = None) -> errors.CorruptStoreError:
+    def broken(self, fault: str, where: object = None) -> errors.CorruptStoreError:
         """Return the error of what is wrong; raises StoreError if the store has changed meanwhile."""
         self.check_unchanged()
-        return corrupt(where or self.place, what)
+        return corrupt(where or self.place, fault)
 
     def checked_chunks(self) -> Iterator[tuple[str, int, np.ndarray]]:
         """Yield the rows of chunks of all arrays: name, first row and values.
@@ -229,11 +229,11 @@ def ids_first(columns: dict[str, Any], ids: Ids, values: Any) -> dict[str, Any]:
 
 def data_frame(table: Any, ids: Ids | None) -> Any:
     """Return an Arrow table as a pandas data frame; its first column is its index if the ids were one."""
-    found = table.to_pandas()
+    frame = table.to_pandas()
     if ids is None or not ids.facts.is_index:
-        return found
+        return frame
     name = table.column_names[0]
-    return found.set_index(name).rename_axis(None if name == INDEX else name)
+    return frame.set_index(name).rename_axis(None if name == INDEX else name)
 
 
 def write_ids(
@@ -254,11 +254,11 @@ def write_ids(
         n_text += len(parts[1])
         for column, part in zip(columns.values(), parts, strict=False):
             column.append(part)
-    written: disk_arrays.ChunkSums = {}
+    chunk_sums: disk_arrays.ChunkSums = {}
     for name, column in columns.items():
         column.close(arrays[name])
-        written |= column.chunk_sums
-    return facts._asdict(), written
+        chunk_sums |= column.chunk_sums
+    return facts._asdict(), chunk_sums
 
 
 class StoredIds(Ids):
@@ -310,8 +310,8 @@ def export_blocks(
         first = next(batches)
         if suffix == ".parquet":
             labels = [field.name for field in first.schema if field.type == pa.int32()]
-            how: dict[str, Any] = {"use_dictionary": labels, "write_page_checksum": True}
-            writer: Any = parquet.ParquetWriter(file, first.schema, compression="zstd", **how)
+            layout: dict[str, Any] = {"use_dictionary": labels, "write_page_checksum": True}
+            writer: Any = parquet.ParquetWriter(file, first.schema, compression="zstd", **layout)
         else:
             header = io.StringIO()
             csv.writer(header, lineterminator="\n").writerow(first.schema.names)
