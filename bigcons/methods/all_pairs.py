@@ -167,21 +167,21 @@ class AllPairs(Passes):
         sums = fold(run.engine, run.blocks, write_first, add_sums, progress="start of PCC")
         return packed_sums(sums), solved.start_objectives
 
-    def one_pass(self, run: Run, at: Iterate, listener: Progress) -> Step:
+    def one_pass(self, run: Run, iterate: Iterate, listener: Progress) -> Step:
         """Update every object given all others; shorten the step if together they gain too little."""
         offsets = run.data.offsets
-        sums = unpacked_sums(at.state, offsets, self.n_clusters)
+        sums = unpacked_sums(iterate.state, offsets, self.n_clusters)
         weights = sums.weights
         scale = mean_pair_weight(run.data.n_labeled, run.data.n_objects, sums.partition_weights)
-        is_single, before, after = len(run.blocks) == 1, at.generation, at.generation + 1
-        asked = sums, offsets, MOVING * run.tol * scale, RELAXATION if is_single else 1.0
-        update = run.visit(update_block, *asked, reads=[before], writes=after)
+        is_single, before, after = len(run.blocks) == 1, iterate.generation, iterate.generation + 1
+        arguments = sums, offsets, MOVING * run.tol * scale, RELAXATION if is_single else 1.0
+        update = run.visit(update_block, *arguments, reads=[before], writes=after)
         total = fold(run.engine, run.blocks, update, add_changes, progress=listener)
         gap, length = total.gap / scale, 1.0
         if gap <= run.tol:
             run.arrays.drop([after])
             record: Record = {"objective": sums.objective, "gap": gap, "moved": 0, "step_length": 0.0}
-            return Step(at.state, record, is_settled=True, n_generations=0)
+            return Step(iterate.state, record, is_settled=True, n_generations=0)
 
         def sums_between(
             length: float, labels: np.ndarray, old: np.ndarray, new: np.ndarray

@@ -653,7 +653,7 @@ def shares_of_pairs(
     """Return the co-association c/N (n, n) float32, 0 where no partition labels both, if memory allows."""
     n = ensemble.n_objects
     what, plan = f"{name} of {n:,} objects with c/N", MemoryPlan(20 * n**2)  # counts, shares, temporaries
-    plan.check(what, engine, ensemble, memory, f", or {remedy}", most=DEFAULT_DATA_BYTES)
+    plan.check(what, engine, ensemble, memory, f", or {remedy}", limit=DEFAULT_DATA_BYTES)
     n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
     return np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
 

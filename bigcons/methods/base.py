@@ -36,7 +36,7 @@ from bigcons.metrics import average_criterion
 from bigcons.progress import progress
 from bigcons.run import results as runs
 from bigcons.run.engine import Engine, HasClient, SerialEngine, open_engine
-from bigcons.run.results import Found, Output, Results, Use
+from bigcons.run.results import BlockResult, Output, Results, Use
 from bigcons.run.survey import LabelsNeededError, MemoryPlan, PlannedEnsemble
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store import consensus as stores
@@ -450,7 +450,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def _publish(
         self,
         ensemble: Ensemble,
-        read: Callable[[Block], Found | np.ndarray] | np.ndarray,
+        read: Callable[[Block], BlockResult | np.ndarray] | np.ndarray,
         unlabeled: RowSet,
         out: Output | None,
         engine: Engine | None = None,

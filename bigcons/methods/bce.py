@@ -477,7 +477,7 @@ class GibbsBCE(ConsensusClusterer):
         remedy = ", run fewer chains at a time by client='serial', or use BCE"
         chain = label_bytes(ensemble, n) + n * ensemble.n_partitions + 4 * n * K
         plan = MemoryPlan(held=12 * n * K, per_block=chain, per_result=4 * n * K)
-        plan.check("GibbsBCE", engine, ensemble, self.memory, remedy, most=DEFAULT_DATA_BYTES)
+        plan.check("GibbsBCE", engine, ensemble, self.memory, remedy, limit=DEFAULT_DATA_BYTES)
         survey = take_survey(ensemble, engine, seed, 0)
         cells = (n - survey.unlabeled.size) * K, ensemble.n_base_clusters * K
         # "auto" counts a quarter as much as labels spread over so many cells, or 1

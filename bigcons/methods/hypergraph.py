@@ -73,7 +73,7 @@ class GraphClusterer(ConsensusClusterer):
             if ensemble.is_soft:
                 raise SoftEnsembleError(f"a cut by {name}", f"{instead}, which takes memberships")
             plan = MemoryPlan(n_bytes)
-            plan.check(name, engine, ensemble, self.memory, f", or use {instead}", most=DEFAULT_DATA_BYTES)
+            plan.check(name, engine, ensemble, self.memory, f", or use {instead}", limit=DEFAULT_DATA_BYTES)
             weights = Weights.given(self.weights, ensemble.offsets)
             times = np.ones(ensemble.n_partitions) if weights is None else weights.partitions
             survey = take_survey(ensemble, engine, seed, 0, times)

@@ -88,7 +88,7 @@ def check_overlaps_plan(
     )
     remedy = f" for n_base_clusters={B}, or use ConsensusTree or PCC"
     most = DEFAULT_DATA_BYTES if table > 2_000_000_000 else math.inf  # of 15,800 base clusters
-    plan.check(type(model).__name__, engine, ensemble, model.memory, remedy, most=most)
+    plan.check(type(model).__name__, engine, ensemble, model.memory, remedy, limit=most)
 
 
 def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None) -> np.ndarray:

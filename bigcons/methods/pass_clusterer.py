@@ -71,14 +71,14 @@ class PassClusterer(ConsensusClusterer):
         with passes.open_workspace(out, engine, method.n_carried, method.carried_dtype) as workspace:
             limits = seed, self.max_iter, self.tol
             run = Run(ensemble, ensemble.blocks(), engine, *limits, survey.sample, *workspace, self.n_init)
-            at = passes.run_passes(run, starts)
-            state, arrays, carries = passes.part_of(at.state, "judged"), run.arrays, method.n_carried > 0
+            end = passes.run_passes(run, starts)
+            state, arrays, carries = passes.part_of(end.state, "judged"), run.arrays, method.n_carried > 0
             self._parts = state
-            self._set_results(at.records, at.start_objectives, converged=at.is_settled)
+            self._set_results(end.records, end.start_objectives, converged=end.is_settled)
 
             def read(block: Block) -> np.ndarray:
                 labels = ensemble.read(block.start, block.stop)
-                return method.place(state, labels, arrays.read(at.generation, block) if carries else None)
+                return method.place(state, labels, arrays.read(end.generation, block) if carries else None)
 
             self._publish(ensemble, read, survey.unlabeled, out, engine)
 

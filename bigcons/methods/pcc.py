@@ -243,32 +243,32 @@ class PCC(ConsensusClusterer):
             limits = seed, problem.n_passes, self.tol
             run = Run(labels, labels.blocks(), engine, *limits, survey.sample, arrays, snapshots)
             if by_sums:
-                at = passes.run_passes(run, all_pairs.AllPairs(K, begin))
-                read: Callable[[Block], np.ndarray] = partial(arrays.read, at.generation)
-                self._parts = at.state
+                end = passes.run_passes(run, all_pairs.AllPairs(K, begin))
+                read: Callable[[Block], np.ndarray] = partial(arrays.read, end.generation)
+                self._parts = end.state
             else:
-                read, at, sums = solve_pairs(run, problem, begin, out)
+                read, end, sums = solve_pairs(run, problem, begin, out)
                 self._parts = all_pairs.packed_sums(sums)
-            self._set_results(at)
+            self._set_results(end)
             if by_sums:
                 self.weights_: np.ndarray = np.ones(ensemble.n_partitions) if counts is None else counts
             share = engine if out is not None else local_engine(engine)  # rows in memory need no workers
             trust = engine if can_weigh(ensemble, K) else None
             self._publish(ensemble, read, survey.unlabeled, out, share, trust=trust)
 
-    def _set_results(self, at: passes.Iterate) -> None:
+    def _set_results(self, end: passes.Iterate) -> None:
         """Set the fitted attributes that follow from the passes; warn if they have not converged."""
-        self.objective_: float = at.records[-1]["objective"]
-        self.gap_: float = at.records[-1]["gap"]
+        self.objective_: float = end.records[-1]["objective"]
+        self.gap_: float = end.records[-1]["gap"]
         self.converged_: bool = self.gap_ <= self.tol
-        self.n_passes_: int = len(at.records)
-        self.history_: dict[str, list[Any]] = passes.as_history(at.records)
-        self.start_objectives_: list[float] = at.start_objectives or [self.objective_]
+        self.n_passes_: int = len(end.records)
+        self.history_: dict[str, list[Any]] = passes.as_history(end.records)
+        self.start_objectives_: list[float] = end.start_objectives or [self.objective_]
         if self.tol > 0 and not self.converged_:
             warn_user(
                 f"no step lowers the objective of PCC any more, with a KKT gap of {self.gap_:.2g} > "
                 f"tol={self.tol:g}; raise tol."
-                if at.is_settled
+                if end.is_settled
                 else f"PCC stopped at max_iter before it settled, with a KKT gap of {self.gap_:.2g}; "
                 "raise max_iter or tol if the labels still change.",
                 errors.ConvergenceWarning,
@@ -577,19 +577,19 @@ class BlockedPairs(passes.Passes):
             objective = self._measure(run, (0, 0))[0]
         return {"n_rounds": np.array(n_rounds), "objective": np.array(objective)}, start_objectives
 
-    def one_pass(self, run: Run, at: passes.Iterate, listener: Progress) -> passes.Step:
+    def one_pass(self, run: Run, iterate: passes.Iterate, listener: Progress) -> passes.Step:
         """Move the blocks round by round; shorten the pass if the objective has risen.
 
         Where it falls at no length, the pass is undone and the next has more rounds.
         """
-        near, is_alone, before = self.near, self.near.n_colors == 1, at.generation
-        n_rounds, last_objective = int(at.state["n_rounds"]), float(at.state["objective"])
+        near, is_alone, before = self.near, self.near.n_colors == 1, iterate.generation
+        n_rounds, last_objective = int(iterate.state["n_rounds"]), float(iterate.state["objective"])
         # a near-uniform start is a saddle, where gaps mean nothing until all have moved
-        threshold = 0.0 if not at.records else run.tol
-        if at.records and not is_alone:
-            threshold = run.tol * (1.0 if at.records[-1]["gap"] <= run.tol else all_pairs.MOVING)
-        left = None if self.max_steps is None else self.max_steps - sum(int(r["steps"]) for r in at.records)
-        move = self._move(run, before, n_rounds, threshold * near.mean_weight, left)
+        threshold = 0.0 if not iterate.records else run.tol
+        if iterate.records and not is_alone:
+            threshold = run.tol * (1.0 if iterate.records[-1]["gap"] <= run.tol else all_pairs.MOVING)
+        n_left = self.max_steps and self.max_steps - sum(int(r["steps"]) for r in iterate.records)
+        move = self._move(run, before, n_rounds, threshold * near.mean_weight, n_left)
         total = Stretch(0, 0.0, 0.0, 0.0)
         for blocks in near.in_rounds(n_rounds):
             total = total.plus(fold(run.engine, blocks, move, Stretch.plus, progress=listener))
@@ -599,10 +599,10 @@ class BlockedPairs(passes.Passes):
         if n_rounds < near.n_colors:
             objective += float(self._measure(run, (before + 1, before + 1), n_rounds=n_rounds)[0])
             if objective > last_objective + self.rounding * abs(last_objective):
-                tried = self._measure(run, (before, before + 1), self.lengths)
-                best = int(np.argmin(tried))
-                if tried[best] < last_objective:
-                    length, objective = self.lengths[best], float(tried[best])
+                objectives = self._measure(run, (before, before + 1), self.lengths)
+                best = int(np.argmin(objectives))
+                if objectives[best] < last_objective:
+                    length, objective = self.lengths[best], float(objectives[best])
                 else:
                     length, objective = 0.0, last_objective
                     n_rounds = min(2 * n_rounds, near.n_colors)
@@ -793,12 +793,12 @@ def solve_pairs(
         if problem.solver == "blocked" and problem.memory is not None:
             check_tasks(near, K, engine, beside_processes(problem.memory, process_bytes(engine)))
         over_pairs = replace(run, data=pairs, engine=engine, blocks=near.blocks)
-        at = passes.run_passes(over_pairs, BlockedPairs(near, first, problem.max_steps))
+        end = passes.run_passes(over_pairs, BlockedPairs(near, first, problem.max_steps))
 
         def read(block: Block) -> np.ndarray:
             """Return the memberships of a block, of those that were written in other blocks."""
             parts = [
-                arrays.read(at.generation, other)[
+                arrays.read(end.generation, other)[
                     max(block.start - other.start, 0) : block.stop - other.start
                 ]
                 for other in blocks
@@ -810,7 +810,7 @@ def solve_pairs(
         isolated = np.concatenate([part.start + np.flatnonzero(degree == 0) for part, degree in degrees])
         if isolated.size:
             logger.info("%d objects in no sampled pair are placed over all pairs", isolated.size)
-            solved_sums, generation = all_pairs.solved_sums(run, read, isolated), at.generation + 1
+            solved_sums, generation = all_pairs.solved_sums(run, read, isolated), end.generation + 1
 
             def place_isolated(block: Block) -> None:
                 chosen, rows = block.rows_of(isolated), np.array(read(block))
@@ -821,8 +821,8 @@ def solve_pairs(
 
             run.for_all(place_isolated)
             placed = partial(arrays.read, generation)
-            return placed, at, all_pairs.solved_sums(run, placed)
-        return read, at, all_pairs.solved_sums(run, read)
+            return placed, end, all_pairs.solved_sums(run, placed)
+        return read, end, all_pairs.solved_sums(run, read)
 
 
 def n_pair_ends(pairs: Any, n_objects: int) -> int:

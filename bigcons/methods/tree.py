@@ -20,7 +20,7 @@ from bigcons.progress import Progress
 from bigcons.run import passes
 from bigcons.run.engine import Engine, fold, one_thread
 from bigcons.run.passes import Run, Stats
-from bigcons.run.results import Found, Output, Results, by_size
+from bigcons.run.results import BlockResult, Output, Results, by_size
 from bigcons.run.survey import MemoryPlan, Survey, block_label_bytes, take_survey, warn_of_dissent
 from bigcons.store.clusters import LEAST_OBJECTS, TRUST_ROW, ClusterTree, least_objects
 from bigcons.store.ensemble import Ensemble
@@ -63,7 +63,7 @@ class TreePass(passes.Passes):
         """Return the placement of a state."""
         return Placement.restored(state, self.offsets, self.n_clusters, self.weights)
 
-    def one_pass(self, run: Run, at: passes.Iterate, listener: Progress) -> passes.Step:
+    def one_pass(self, run: Run, iterate: passes.Iterate, listener: Progress) -> passes.Step:
         """Place all objects, and return the evidence by all of them.
 
         It is tempered because partitions of the same data repeat each other. With the support of the clusters
@@ -71,7 +71,7 @@ class TreePass(passes.Passes):
         """
         K, offsets, weights = self.n_clusters, self.offsets, self.weights
         data, arrays, n = run.data, run.arrays, run.data.n_objects
-        first = self.placement_of(at.state) if "rates" in at.state else None
+        first = self.placement_of(iterate.state) if "rates" in iterate.state else None
 
         def count_block(block: Block) -> Stats:
             labels = data.read(block.start, block.stop)
@@ -109,7 +109,7 @@ class TreePass(passes.Passes):
                 confidence = sure.trust["confidence"]
                 support, divisions = self.search.halves.of_clusters(sure.clusters, confidence, K)
                 placement = replace(placement, support=support)
-        state = {**placement.parts(), "tree": at.state["tree"], "divisions": divisions}
+        state = {**placement.parts(), "tree": iterate.state["tree"], "divisions": divisions}
         return passes.Step(state, {"objective": log_likelihood, "moved": moved}, is_settled=True)
 
 
@@ -249,12 +249,12 @@ class ConsensusTree(ConsensusClusterer):
         uniform = survey.sample[survey.is_uniform]
         with passes.open_workspace(out, engine, 1, "<i4") as workspace:
             run = Run(ensemble, ensemble.blocks(), engine, seed, 1, 0.0, uniform, *workspace)
-            at = passes.run_passes(run, method)
-            (record,) = at.records
+            end = passes.run_passes(run, method)
+            (record,) = end.records
             self._note_pass(record["objective"])
             self.history_["moved"] = [record["moved"]]
-            self.chosen_tree_: str = str(at.state["tree"])
-            placement = method.placement_of(at.state)
+            self.chosen_tree_: str = str(end.state["tree"])
+            placement = method.placement_of(end.state)
             self._parts = placement.parts()
             self.temperature_: float = placement.temperature
             if self._search is not None and hasattr(self, "tree_") and self.tree_.is_sampled:
@@ -265,7 +265,7 @@ class ConsensusTree(ConsensusClusterer):
                 of_leaf = np.bincount(self._search.groups.groups + 1, times[clusters])[1:]
                 objects = of_leaf * (self.tree_.objects.sum() / of_leaf.sum())
                 self.tree_: ClusterTree = replace(self.tree_, objects=objects)
-            self._publish_placed(run, placement, at.state["divisions"], survey, out)
+            self._publish_placed(run, placement, end.state["divisions"], survey, out)
         words = []
         if self.n_clusters_ < K:
             least = f" (others would have fewer than {min_size:,})" if min_size else ""
@@ -345,10 +345,10 @@ class ConsensusTree(ConsensusClusterer):
         ensemble, arrays = run.data, run.arrays
         trusted = can_weigh(ensemble, self.n_clusters)
 
-        def read(block: Block) -> Found:
+        def read(block: Block) -> BlockResult:
             labels = ensemble.read(block.start, block.stop)
             placed = placement.place(labels, arrays.read(1, block)[:, 0], soft=True)
-            return Found(placed.memberships, placed.trust if trusted else None, placed.stats)
+            return BlockResult(placed.memberships, placed.trust if trusted else None, placed.stats)
 
         def tables(results: Results) -> tuple[Any, Any, float]:
             stats, numbers = results.total, np.flatnonzero(results.sizes)

@@ -90,12 +90,12 @@ class DaskEngine:
 
     def refresh(self) -> None:
         """Ask the scheduler for its workers, none if it does not answer, and keep those that are checked."""
-        before, self.workers = self.workers, {}
+        previous, self.workers = self.workers, {}
         self.refreshed: float = time.monotonic()
         with suppress(OSError):
             if self.client.status not in ("closing", "closed"):
                 workers = self.client.sync(_describe, self.client, callback_timeout=connect_seconds())
-                for address in before.keys() - workers.keys():
+                for address in previous.keys() - workers.keys():
                     logger.warning(
                         "Dask worker %s has left; tasks it had run again, with the same results", address
                     )
@@ -106,7 +106,7 @@ class DaskEngine:
         hosts = [w["host"] for address, w in self.workers.items() if not address.startswith("inproc://")]
         self.n_processes: int = 1 + max(Counter(hosts).values(), default=0)
 
-    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:
+    def check_limits(self, name: str, of_process: int, of_thread: int) -> None:
         """Raise MemoryBudgetError for a worker whose memory limit, if it has one, is below what it needs.
 
         This is ``of_process``, and ``of_thread`` for each thread.
@@ -115,13 +115,13 @@ class DaskEngine:
         shares = [dask.config.get(f"distributed.worker.memory.{at}", False) for at in ("pause", "terminate")]
         share = min([float(share) for share in shares if share], default=1.0)
         for address, worker in self.workers.items():
-            limit, needed = worker["memory_limit"], int((of_process + of_thread * worker["nthreads"]) / share)
-            if 0 < limit < needed:
+            limit, size = worker["memory_limit"], int((of_process + of_thread * worker["nthreads"]) / share)
+            if 0 < limit < size:
                 raise errors.MemoryBudgetError(
-                    f"{what} needs {format_size(needed)} in Dask worker {address}, over its memory limit of "
-                    f"{format_size(limit)}; start it with --memory-limit '{enough_for(needed)}' or more, or "
+                    f"{name} needs {format_size(size)} in Dask worker {address}, over its memory limit of "
+                    f"{format_size(limit)}; start it with --memory-limit '{enough_for(size)}' or more, or "
                     "with fewer threads.",
-                    needed=needed,
+                    needed=size,
                     budget=limit,
                 )
 
@@ -134,14 +134,14 @@ class DaskEngine:
         words = ["bigcons", *re.findall(r"[a-z]+|[0-9]+", step.lower())]
         content, numbered = cloudpickle.dumps(task), enumerate(items)
         window, futures, copies = deque[Any](), deque[Any](), list[Any]()
-        among, n_done, n_lost = set[str](), 0, 0
+        addresses, n_done, n_lost = set[str](), 0, 0
 
-        def submit(new: list[Any]) -> None:
-            keys = [f"{run}-{position}" for position, _ in new]
+        def submit(batch: list[Any]) -> None:
+            keys = [f"{run}-{position}" for position, _ in batch]
             # Dask would search items passed as an argument for futures
-            calls = [partial(run_task, item) for _, item in new]
-            taken = [copies[position % len(copies)] for position, _ in new]
-            futures.extend(self._submit(step, keys, among, operator.call, calls, taken))
+            calls = [partial(run_task, item) for _, item in batch]
+            functions = [copies[position % len(copies)] for position, _ in batch]
+            futures.extend(self._submit(step, keys, addresses, operator.call, calls, functions))
 
         def release() -> None:
             # the scheduler drops released tasks; the last first, or it would start in their place
@@ -151,19 +151,19 @@ class DaskEngine:
 
         try:
             while True:
-                if self.workers and among.isdisjoint(self.workers):  # at first, or when all of them have left
+                if self.workers and addresses.isdisjoint(self.workers):  # at first, or when all have left
                     release()
-                    n_lost += bool(among)
+                    n_lost += bool(addresses)
                     if n_lost > dask.config.get("distributed.scheduler.allowed-failures", 3):
                         raise _killed(f"task {n_done} of {step}", n_lost)
                     # Each worker loads a copy of its own, which the tasks of every n-th item take: a function
                     # sent with each item costs 6 ms per MB, and the scheduler keeps the last thousand
                     # messages to each worker. Copies are computed, not scattered, so that one is computed
                     # again if its worker is lost.
-                    among = set(self.workers)
+                    addresses = set(self.workers)
                     run = "-".join([*words, uuid.uuid4().hex])  # dashboards group keys by how they begin
-                    keys = [f"{run}-function-{number}" for number in range(len(among))]
-                    copies = self._submit("the task function", keys, among, _load, [content] * len(keys))
+                    keys = [f"{run}-function-{number}" for number in range(len(addresses))]
+                    copies = self._submit("the task function", keys, addresses, _load, [content] * len(keys))
                     if window:
                         submit([*window])
                 if time.monotonic() > self.refreshed + REFRESH_SECONDS:
@@ -171,12 +171,12 @@ class DaskEngine:
                 n_new = self.in_flight - len(window) if copies else 0
                 if any(future.status in ("error", "cancelled") for future in futures):
                     n_new = 0
-                if new := list(islice(numbered, max(n_new, 0))):
-                    window.extend(new)
-                    submit(new)
+                if batch := list(islice(numbered, max(n_new, 0))):
+                    window.extend(batch)
+                    submit(batch)
                 if copies and not window:
                     break
-                for outcome in self._wait(f"task {n_done} of {step}", list(futures), among):
+                for outcome in self._wait(f"task {n_done} of {step}", list(futures), addresses):
                     window.popleft()
                     futures.popleft().release()
                     if isinstance(outcome, Exception):
@@ -193,48 +193,48 @@ class DaskEngine:
             release()
 
     def _submit(
-        self, what: str, keys: list[str], to: set[str], function: Callable[..., Any], *arguments: list[Any]
+        self, step: str, keys: list[str], hosts: set[str], function: Callable[..., Any], *arguments: list[Any]
     ) -> list[distributed.Future[Any]]:
-        """Send tasks in one message, to the workers that are known to be right, else to some ``to``."""
+        """Send tasks in one message, to the workers that are checked, else to these ``hosts``."""
         no_warning = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
-        with no_warning, _scheduler_errors(what):
+        with no_warning, _scheduler_errors(step):
             # without fifo_timeout=0, items sent in quick succession run in any order; were they pure, Dask
             # would hash the function with every task
             options: dict[str, Any] = {"pure": False, "retries": self.retries, "fifo_timeout": "0 ms"}
-            options["workers"] = list(self.workers or to)
+            options["workers"] = list(self.workers or hosts)
             return list(self.client.map(function, *arguments, key=keys, **options))
 
-    def _wait(self, what: str, futures: list[Any], among: set[str]) -> list[Any]:
-        """Return the error of the first task, or what it and the next ones that are done returned.
+    def _wait(self, step: str, futures: list[Any], addresses: set[str]) -> list[Any]:
+        """Return the error of the first task, or the results of it and the next ones that are done.
 
-        Nothing if others than the workers ``among`` which tasks were sent have come in their place.
+        Nothing if other workers have replaced those at the ``addresses``, which the tasks were sent to.
         """
         n_done, active_at, has_warned = 0, time.monotonic(), False
         timeout = min(REFRESH_SECONDS, self.patience / 4)
         while True:
-            with suppress(TimeoutError), _scheduler_errors(what):
+            with suppress(TimeoutError), _scheduler_errors(step):
                 if not futures:
                     time.sleep(timeout / 8)
                     raise TimeoutError if self.client.status == "running" else OSError
                 first = futures[0]
                 if first.status != "finished" and (error := first.exception(timeout=timeout)) is not None:
                     return [error]
-                done = [first, *takewhile(lambda future: future.status == "finished", futures[1:])]
+                finished = [first, *takewhile(lambda future: future.status == "finished", futures[1:])]
                 try:
-                    return list(self.client.sync(_gather, self.client, done, callback_timeout=timeout))
+                    return list(self.client.sync(_gather, self.client, finished, callback_timeout=timeout))
                 except Exception:  # of a task that ran again, as its worker was lost
-                    if not any(future.status == "error" for future in done):
+                    if not any(future.status == "error" for future in finished):
                         raise
-            heard_before = {address: worker["last_seen"] for address, worker in self.workers.items()}
+            last_seen = {address: worker["last_seen"] for address, worker in self.workers.items()}
             n_before, n_done = n_done, sum(future.status not in ("pending", "lost") for future in futures)
             self.refresh()
-            if self.workers and among.isdisjoint(self.workers):
+            if self.workers and addresses.isdisjoint(self.workers):
                 return []
             is_active = n_done != n_before
             for address, worker in self.workers.items():
                 counts = worker["metrics"].get("task_counts", {})
                 is_busy = any(counts.get(state, 0) for state in ("executing", "long-running", "flight"))
-                is_active |= is_busy and worker["last_seen"] != heard_before.get(address)
+                is_active |= is_busy and worker["last_seen"] != last_seen.get(address)
             if is_active:
                 active_at = time.monotonic()
             quiet = time.monotonic() - active_at
@@ -242,7 +242,7 @@ class DaskEngine:
             workers = ", ".join(f"{n} {state}" for state, n in sorted(states.items())) or "none there"
             if quiet > self.patience:
                 raise ExecutionError(
-                    f"{what} has not finished and no Dask worker worked for {quiet:.0f} s (workers: "
+                    f"{step} has not finished and no Dask worker worked for {quiet:.0f} s (workers: "
                     f"{workers}); start workers or free the memory of paused ones, then run again (see the "
                     "workers' logs for the cause)."
                 )
@@ -250,19 +250,19 @@ class DaskEngine:
                 has_warned = True
                 logger.warning(
                     "waiting for %s; no Dask worker is busy (workers: %s; see their logs for the cause)",
-                    *(what, workers),
+                    *(step, workers),
                 )
 
 
-def _killed(what: str, n_workers: int) -> ExecutionError:
+def _killed(step: str, n_workers: int) -> ExecutionError:
     return ExecutionError(
-        f"{what} ran on {n_workers} workers that died one after another; it may need more memory than they "
+        f"{step} ran on {n_workers} workers that died one after another; it may need more memory than they "
         "have: give them more, or store the data in smaller chunks (see the workers' logs)."
     )
 
 
 @contextmanager
-def _scheduler_errors(what: str) -> Iterator[None]:
+def _scheduler_errors(step: str) -> Iterator[None]:
     """Turn the loss of the scheduler or a closed client into an ExecutionError of one line."""
     try:
         yield
@@ -270,7 +270,7 @@ def _scheduler_errors(what: str) -> Iterator[None]:
         raise
     except (OSError, CancelledError, ClosedClientError) as error:
         raise ExecutionError(
-            f"the Dask scheduler was lost or dropped its work, or the client was closed, before {what} "
+            f"the Dask scheduler was lost or dropped its work, or the client was closed, before {step} "
             "finished; if the scheduler ended, restart it and its workers, which end with it; connect a new "
             "client, then run again (a solve with out= can be resumed)."
         ) from error
@@ -299,48 +299,48 @@ async def _describe(client: distributed.Client) -> dict[str, dict[str, Any]]:
 def checked(
     client: distributed.Client, workers: dict[str, dict[str, Any]], *, seconds: float = 5.0
 ) -> dict[str, dict[str, Any]]:
-    """Return those of the workers that have what `VERSIONS` tells in the versions of this process.
+    """Return the workers that have the versions of this process, as `VERSIONS` lists them.
 
     Each worker is asked once, which takes some 5 ms plus its import of bigcons. The answers are waited for
-    only if no worker is known to be right, and not longer than ``seconds``. A worker that has others, or
-    lacks bigcons, is warned of once. Raises ExecutionError if all are such.
+    only if no worker is known to be right, and not longer than ``seconds``. A worker that has other versions,
+    or lacks bigcons, is warned of once. Raises ExecutionError if no worker is right.
     """
-    wanted: dict[str, str] = eval(VERSIONS)  # noqa: S307 - the text above
+    target: dict[str, str] = eval(VERSIONS)  # noqa: S307 - the text above
     answers, loop = _answers.setdefault(client, {}), getattr(client.loop, "asyncio_loop")  # noqa: B009
 
     async def refusal_of(address: str) -> str:
         versions = (await client.run(eval, VERSIONS, workers=[address], on_error="return"))[address]
-        if versions == wanted:
+        if versions == target:
             return ""
         if isinstance(versions, (ImportError, AttributeError)):
-            what = f"cannot load bigcons ({first_line(versions)}); install bigcons {__version__}"
+            flaw = f"cannot load bigcons ({first_line(versions)}); install bigcons {__version__}"
         elif isinstance(versions, dict):
-            other = [name for name, version in wanted.items() if versions[name] != version]
-            has, install = (", ".join(f"{name} {of[name]}" for name in other) for of in (versions, wanted))
-            what = f"has {has}; install {install}"
+            keys = [name for name, version in target.items() if versions[name] != version]
+            has, install = (", ".join(f"{name} {side[name]}" for name in keys) for side in (versions, target))
+            flaw = f"has {has}; install {install}"
         else:
             raise OSError(f"Dask worker {address} was lost")  # if it is there again, it is asked again
-        what = (
-            f"Dask worker {address} {what}, as run here, in the environment of every worker and restart them."
+        flaw = (
+            f"Dask worker {address} {flaw}, as run here, in the environment of every worker and restart them."
         )
-        logger.warning("no tasks go to a worker: %s", what)
-        return what
+        logger.warning("no tasks go to a worker: %s", flaw)
+        return flaw
 
     for address in workers:
         if address not in answers or (answers[address].done() and answers[address].exception() is not None):
             answers[address] = asyncio.run_coroutine_threadsafe(refusal_of(address), loop)
-    asked = {address: answers[address] for address in workers}
+    calls = {address: answers[address] for address in workers}
 
     def refusals() -> dict[str, str]:
-        done = (address for address in asked if asked[address].done() and asked[address].exception() is None)
-        return {address: asked[address].result() for address in done}
+        done = (address for address in calls if calls[address].done() and calls[address].exception() is None)
+        return {address: calls[address].result() for address in done}
 
     if "" not in refusals().values():
-        wait(asked.values(), seconds)
-    told = refusals()
-    if len(told) == len(workers) > 0 and all(told.values()):
-        raise ExecutionError(next(iter(told.values())))
-    return {address: workers[address] for address, refusal in told.items() if not refusal}
+        wait(calls.values(), seconds)
+    refused = refusals()
+    if len(refused) == len(workers) > 0 and all(refused.values()):
+        raise ExecutionError(next(iter(refused.values())))
+    return {address: workers[address] for address, refusal in refused.items() if not refusal}
 
 
 # Connections

@@ -45,7 +45,7 @@ class Engine(Protocol):
     shares_memory: bool = True
     """Whether tasks share the arrays of the calling process and may write to them."""
 
-    def check_limits(self, what: str, of_process: int, of_thread: int) -> None:  # noqa: ARG002
+    def check_limits(self, name: str, of_process: int, of_thread: int) -> None:  # noqa: ARG002
         """Raise MemoryBudgetError for a worker process that may not hold so many bytes."""
         return  # there is none
 
@@ -202,11 +202,11 @@ def local_engine(engine: Engine) -> Engine:
 
 
 def map_with_progress(
-    engine: Engine, task: Callable[[Item], Result], items: Sequence[Item], what: str, unit: str = "rows"
+    engine: Engine, task: Callable[[Item], Result], items: Sequence[Item], step: str, unit: str = "rows"
 ) -> Iterator[tuple[Item, Result]]:
-    """Yield every item with ``task(item)``, in order, and show the step; of blocks the rows count."""
+    """Yield every item with ``task(item)``, in order, and show the progress, of blocks by their rows."""
     sizes = [item.n_rows if isinstance(item, Block) else 1 for item in items]
-    with closing(engine.map(task, items)) as results, show(what, sum(sizes), unit) as listener:
+    with closing(engine.map(task, items)) as results, show(step, sum(sizes), unit) as listener:
         for item, size, result in zip(items, sizes, results, strict=True):
             yield item, result
             listener.advance(size)

@@ -83,10 +83,10 @@ class Passes(ABC):
         """Write generation 0 of the objects' rows; return the state, and the objectives of all starts."""
 
     @abstractmethod
-    def one_pass(self, run: Run, at: Iterate, listener: Progress) -> Step:
+    def one_pass(self, run: Run, iterate: Iterate, listener: Progress) -> Step:
         """Visit all blocks and return the step that follows; the listener hears of each block.
 
-        Tasks read generation ``at.generation`` of the rows and write later ones. Nothing is changed in place,
+        Tasks read ``iterate.generation`` of the rows and write later ones. Nothing is changed in place,
         as an interrupted pass is repeated.
         """
 
@@ -216,39 +216,39 @@ def run_passes(run: Run, passes: Passes) -> Iterate:
     snapshot = None if run.snapshots is None else run.snapshots.load()
     is_kept, n_dropped = snapshot is not None, 0
     if snapshot is not None:
-        at = Iterate(**{**snapshot.facts, "state": snapshot.arrays})
-        if at.records:
-            logger.warning("Resuming after pass %d.", len(at.records))
+        iterate = Iterate(**{**snapshot.facts, "state": snapshot.arrays})
+        if iterate.records:
+            logger.warning("Resuming after pass %d.", len(iterate.records))
     else:
         state, start_objectives = passes.start(run)
-        at = Iterate(state, 0, False, [], start_objectives)
+        iterate = Iterate(state, 0, False, [], start_objectives)
     with progress(passes.name, 0) as listener:
         while True:
             if run.snapshots is not None and not is_kept:
-                run.snapshots.save(at.state, {**at._asdict(), "state": None})
-            run.arrays.drop(range(n_dropped, at.generation))
-            is_kept, n_dropped = False, at.generation
-            if at.is_settled or len(at.records) >= run.max_passes:
-                return at
-            began, number = time.perf_counter(), len(at.records) + 1
-            gap = f", gap {at.records[-1]['gap']:.1e}" if at.records and "gap" in at.records[-1] else ""
+                run.snapshots.save(iterate.state, {**iterate._asdict(), "state": None})
+            run.arrays.drop(range(n_dropped, iterate.generation))
+            is_kept, n_dropped = False, iterate.generation
+            if iterate.is_settled or len(iterate.records) >= run.max_passes:
+                return iterate
+            start, number, records = time.perf_counter(), len(iterate.records) + 1, iterate.records
+            gap = f", gap {records[-1]['gap']:.1e}" if records and "gap" in records[-1] else ""
             listener.note(f"pass {number}{gap}")
-            step = passes.one_pass(run, at, listener)
-            records = [*at.records, timed(passes.name, number, step.record, began)]
-            generation = at.generation + step.n_generations
-            at = Iterate(step.state, generation, bool(step.is_settled), records, at.start_objectives)
+            step = passes.one_pass(run, iterate, listener)
+            records = [*records, timed(passes.name, number, step.record, start)]
+            generation, is_settled = iterate.generation + step.n_generations, bool(step.is_settled)
+            iterate = Iterate(step.state, generation, is_settled, records, iterate.start_objectives)
 
 
-def timed(what: str, number: int, record: Record, began: float) -> Record:
-    """Return the record of a pass with its number, ``seconds`` since ``began`` and ``memory`` now; log it.
+def timed(name: str, number: int, record: Record, start: float) -> Record:
+    """Return the record of a pass with its number, ``seconds`` since ``start`` and ``memory`` now; log it.
 
     ``memory`` is what this process holds, in bytes.
     """
     import psutil
 
-    seconds, held = time.perf_counter() - began, psutil.Process().memory_info().rss
-    record = {"pass": number, **record, "seconds": seconds, "memory": held}
-    logger.info("%s: %s", what, record)
+    seconds, n_bytes = time.perf_counter() - start, psutil.Process().memory_info().rss
+    record = {"pass": number, **record, "seconds": seconds, "memory": n_bytes}
+    logger.info("%s: %s", name, record)
     return record
 
 
@@ -258,9 +258,9 @@ def as_history(records: list[Record]) -> History:
     return {name: [record[name] for record in records] for name in names}
 
 
-def add_stats(total: Stats, more: Stats) -> Stats:
+def add_stats(total: Stats, part: Stats) -> Stats:
     """Add the statistics of a further block, in place."""
-    for name, values in more.items():
+    for name, values in part.items():
         total[name][...] += values
     return total
 
@@ -341,7 +341,7 @@ class OnSample(NamedTuple):
     """The state of the next pass."""
     rows: np.ndarray | None
     record: Record
-    """That of the last pass."""
+    """The record of the last pass."""
     is_settled: bool
 
 
@@ -368,8 +368,8 @@ class BestOfStarts(Passes):
     """The passes of a `Method` over all objects, from the best of several starts on the sample.
 
     Or, with ``counts``, from all objects in given clusters, which that function counts; nothing else is
-    tried. If ``carries``, it also writes their first rows. The state has that which the last record
-    describes, with names that begin with "judged.", and that of the next pass, "following.".
+    tried. If ``carries``, it also writes their first rows. The state holds two: the one that the last record
+    describes, with names that begin with "judged.", and the one of the next pass, "following.".
     """
 
     def __init__(
@@ -393,7 +393,7 @@ class BestOfStarts(Passes):
         if self.counts is not None:
             return _first(method.state_of_counts(*self.counts(run)), carries=self.carries), []
         task = partial(pass_on_sample, method, run.sample, run.seed, run.tol)
-        first = partial(task, min(SHORT_PASSES, run.max_passes))
+        short_task = partial(task, min(SHORT_PASSES, run.max_passes))
         n_continued = -(-run.n_init // 4)
         starts: dict[int, OnSample] = {}
         objectives: list[float] = []
@@ -402,15 +402,15 @@ class BestOfStarts(Passes):
             objective = starts[number].record["objective"]
             return objective if method.lower_is_better else -objective
 
-        for number, start in enumerate(run.engine.map(first, range(run.n_init))):
+        for number, start in enumerate(run.engine.map(short_task, range(run.n_init))):
             starts[number] = start
             objectives.append(start.record["objective"])
             if len(starts) > n_continued + 1:  # no further one can end as the best
                 del starts[sorted(starts, key=rank)[-1]]
         order = sorted(starts, key=rank)
-        further = partial(task, run.max_passes - SHORT_PASSES)
-        ended = run.engine.map(further, [starts[number] for number in order[:n_continued]])
-        for number, start in zip(order, ended, strict=False):
+        long_task = partial(task, run.max_passes - SHORT_PASSES)
+        results = run.engine.map(long_task, [starts[number] for number in order[:n_continued]])
+        for number, start in zip(order, results, strict=False):
             starts[number] = start
             objectives[number] = start.record["objective"]
         # rank all again: if the objective is not monotone, one that continued may fall behind
@@ -422,15 +422,15 @@ class BestOfStarts(Passes):
                 run.arrays.write(0, block, best.rows[block.start : block.stop])
         return _first(best.judged, carries=best.rows is not None), objectives
 
-    def one_pass(self, run: Run, at: Iterate, listener: Progress) -> Step:
+    def one_pass(self, run: Run, iterate: Iterate, listener: Progress) -> Step:
         """Take the step that follows from the sums."""
-        state = part_of(at.state, "following")
-        carries = self.method.n_carried > 0 if at.records else CARRIES in at.state
-        reads = [at.generation] if carries else []
-        task = run.visit(self.method.block_stats, state, reads=reads, writes=at.generation + 1)
+        state = part_of(iterate.state, "following")
+        carries = self.method.n_carried > 0 if iterate.records else CARRIES in iterate.state
+        reads = [iterate.generation] if carries else []
+        task = run.visit(self.method.block_stats, state, reads=reads, writes=iterate.generation + 1)
         stats = fold(run.engine, run.blocks, task, add_stats, progress=listener)
         following, record = self.method.finish(state, stats)
-        is_settled = self.method.is_settled(at.records[-1] if at.records else None, record, run.tol)
+        is_settled = self.method.is_settled(iterate.records[-1] if iterate.records else None, record, run.tol)
         parts = {"judged": state, "following": following}
         flat = {f"{part}.{name}": values for part in parts for name, values in parts[part].items()}
         return Step(flat, record, is_settled)
@@ -454,15 +454,15 @@ def part_of(state: State, part: str) -> State:
 
 
 def best_start(starts: Iterable[Start], objective: Callable[[Start], float]) -> tuple[Start, list[float]]:
-    """Return the start of the highest objective, the first in case of ties, and those of all, in order.
+    """Return the start of the highest objective, the first in case of ties, and the objectives of all.
 
     Holds at most two starts at a time.
     """
     best: list[Start] = []
     objectives: list[float] = []
-    most = float("-inf")
+    highest = float("-inf")
     for start in starts:
         objectives.append(float(objective(start)))
-        if objectives[-1] > most or not best:
-            best, most = [start], objectives[-1]
+        if objectives[-1] > highest or not best:
+            best, highest = [start], objectives[-1]
     return best[0], objectives

@@ -35,7 +35,7 @@ logger: logging.Logger = logging.getLogger("bigcons")
 Use = TypeVar("Use")
 
 
-class Found(NamedTuple):
+class BlockResult(NamedTuple):
     """What a method finds of a block, with clusters by its own numbers."""
 
     rows: np.ndarray
@@ -56,7 +56,7 @@ class Rows(NamedTuple):
     trust: np.ndarray | None
 
     def renumbered(self, order: np.ndarray) -> Rows:
-        """Return them with cluster ``order[k]`` as number k."""
+        """Return the rows with cluster ``order[k]`` as number k."""
         labels, memberships, trust = renumbered(self.labels, order), self.memberships, self.trust
         if memberships is not None:  # of equal ones another may be the first
             memberships = np.take(memberships, order, axis=1)
@@ -88,7 +88,7 @@ class Results:
     """The maximum number of clusters."""
     soft: bool
     """Whether ``read`` gives memberships or labels, -1 included."""
-    read: Callable[[Block], Found | np.ndarray]
+    read: Callable[[Block], BlockResult | np.ndarray]
     engine: Engine
     order: np.ndarray
     """(n_clusters,) int64: the method's number of each cluster, at first in the order that is expected."""
@@ -105,23 +105,23 @@ class Results:
     def hold(self) -> Rows:
         """Return the results of all objects."""
         n_objects, K = self.ensemble.n_objects, self.n_clusters
-        held = Rows(
+        results = Rows(
             np.empty(n_objects, np.int32),
             np.empty((n_objects, K), np.float32) if self.soft else None,
             np.empty(n_objects, TRUST_ROW) if self.trusted else None,
         )
 
-        found = self._map(lambda _, rows: rows)
+        parts = self._map(lambda _, rows: rows)
         while True:
-            for block, rows in found:
-                for values, of_block in zip(held, rows, strict=True):
+            for block, rows in parts:
+                for values, part in zip(results, rows, strict=True):
                     if values is not None:
-                        values[block.start : block.stop] = of_block
+                        values[block.start : block.stop] = part
                 self.sizes += sizes_of(rows.labels, K)
             if (order := self._next_order()) is None:
-                return held
-            found = (
-                (b, Rows._make(None if v is None else v[b.start : b.stop] for v in held).renumbered(order))
+                return results
+            parts = (
+                (b, Rows._make(None if v is None else v[b.start : b.stop] for v in results).renumbered(order))
                 for b in self.ensemble.blocks()
             )
 
@@ -133,25 +133,25 @@ class Results:
 
         def write(block: Block, rows: Rows) -> tuple[ChunkSums, np.ndarray]:
             columns = {"labels": rows.labels, "memberships": rows.memberships}
-            written = write_rows(arrays, block.start, columns)
+            chunk_sums = write_rows(arrays, block.start, columns)
             if rows.trust is not None:
-                written |= write_rows(arrays, block.start, rows.trust)
-            return written, sizes_of(rows.labels, K)
+                chunk_sums |= write_rows(arrays, block.start, rows.trust)
+            return chunk_sums, sizes_of(rows.labels, K)
 
-        def again(block: Block, order: np.ndarray) -> tuple[Block, tuple[ChunkSums, np.ndarray]]:
+        def rewrite(block: Block, order: np.ndarray) -> tuple[Block, tuple[ChunkSums, np.ndarray]]:
             labels = arrays["labels"].read(block.start, block.stop)
             return block, write(block, Rows(renumbered(labels, order), None, None))
 
-        found = self._map(write)
+        reports = self._map(write)
         while True:
-            for _, (written, sizes) in found:
-                writer.note(written)
+            for _, (chunk_sums, sizes) in reports:
+                writer.note(chunk_sums)
                 self.sizes += sizes
             if (order := self._next_order()) is None:
                 return
-            found = (again(block, order) for block in self.ensemble.blocks())
+            reports = (rewrite(block, order) for block in self.ensemble.blocks())
             if self.soft:
-                found = self._map(write, "results, largest clusters first")
+                reports = self._map(write, "results, largest clusters first")
 
     def codes_of(self, labels: Any) -> tuple[Callable[[int, int], np.ndarray], np.ndarray]:
         """Return what gives ``labels`` in a range as numbers without gaps, and the labels (K,) of these."""
@@ -171,35 +171,35 @@ class Results:
         self.order, self.sizes = self.order[order], np.zeros_like(self.sizes)
         return order
 
-    def _map(self, use: Callable[[Block, Rows], Use], what: str = "results") -> Iterator[tuple[Block, Use]]:
+    def _map(self, use: Callable[[Block, Rows], Use], step: str = "results") -> Iterator[tuple[Block, Use]]:
         """Yield every block, in order, with ``use(block, rows)``, part of its task; add its report."""
-        read, order, soft, without = self.read, self.order, self.soft, self.unlabeled
+        read, order, soft, unlabeled_rows = self.read, self.order, self.soft, self.unlabeled
         self.sizes, self.total = np.zeros(self.n_clusters, np.int64), None
 
         def task(block: Block) -> tuple[Use, Any]:
-            given, unlabeled = read(block), without.rows_of(block)
-            found = given if isinstance(given, Found) else Found(given)
-            trust, memberships = found.trust, None
+            placed, unlabeled = read(block), unlabeled_rows.rows_of(block)
+            result = placed if isinstance(placed, BlockResult) else BlockResult(placed)
+            trust, memberships = result.trust, None
             if soft:
-                memberships = np.take(np.asarray(found.rows, np.float32), order, axis=1)
+                memberships = np.take(np.asarray(result.rows, np.float32), order, axis=1)
                 labels = memberships.argmax(axis=1).astype(np.int32)
                 memberships[unlabeled] = np.float32(1.0 / order.size)
             else:
-                labels = renumbered(np.asarray(found.rows, np.int32), order)
+                labels = renumbered(np.asarray(result.rows, np.int32), order)
             labels[unlabeled] = -1
             if trust is not None:
                 trust["second_labels"] = renumbered(trust["second_labels"], order)
-            return use(block, Rows(labels, memberships, trust)), found.report
+            return use(block, Rows(labels, memberships, trust)), result.report
 
         blocks = self.ensemble.blocks()
         with (
-            closing(self.engine.map(task, blocks)) as done,
-            progress(what, self.ensemble.n_objects) as listener,
+            closing(self.engine.map(task, blocks)) as results,
+            progress(step, self.ensemble.n_objects) as listener,
         ):
-            for block, (used, report) in zip(blocks, done, strict=True):
+            for block, (output, report) in zip(blocks, results, strict=True):
                 if self.add is not None:
                     self.total = report if self.total is None else self.add(self.total, report)
-                yield block, used
+                yield block, output
                 listener.advance(block.n_rows)
 
 
@@ -241,11 +241,11 @@ TINY = 0.1
 def count_clusters(sizes: np.ndarray) -> dict[str, int]:
     """Return how many clusters of ``sizes`` (K,) have objects, and how many of these are tiny, by name.
 
-    Tiny ones have less than a tenth of their mean number of objects.
+    Tiny clusters have less than a tenth of the mean number of objects of these.
     """
-    found = sizes[sizes > 0]
-    tiny = np.count_nonzero(found < TINY * found.mean()) if found.size else 0
-    return dict(zip(OF_SIZES, (found.size, int(tiny)), strict=True))
+    nonempty = sizes[sizes > 0]
+    tiny = np.count_nonzero(nonempty < TINY * nonempty.mean()) if nonempty.size else 0
+    return dict(zip(OF_SIZES, (nonempty.size, int(tiny)), strict=True))
 
 
 # Where results are stored
@@ -267,10 +267,10 @@ class Output(NamedTuple):
     def warn_of_size(self, n_objects: int, n_clusters: int) -> None:
         """Warn of memberships that may not fit on the disk; what is free in a bucket is not known."""
         parents = getattr(place_of(self.path), "path", Path()).parents
-        folder, needed = next(filter(Path.is_dir, parents), None), 4 * n_objects * n_clusters
-        if folder is not None and needed > shutil.disk_usage(folder).free:
+        folder, n_bytes = next(filter(Path.is_dir, parents), None), 4 * n_objects * n_clusters
+        if folder is not None and n_bytes > shutil.disk_usage(folder).free:
             warn_user(
-                f"memberships of {n_objects:,} objects in {n_clusters:,} clusters take {format_size(needed)}"
+                f"memberships of {n_objects:,} objects in {n_clusters:,} clusters take {format_size(n_bytes)}"
                 f", more than is free in {folder}, unless they compress well, as in clear clusters; choose "
                 "another place, or a method that is not soft (bigcons methods).",
                 ConsensusWarning,
@@ -303,16 +303,16 @@ def scratch_place(output: Output | None) -> Iterator[Place]:
 def logging_how_to_resume(out: str | os.PathLike[str], overwrite: bool) -> Iterator[None]:
     """Log how to resume if the ``with`` block fails or is interrupted with finished passes on file.
 
-    Those of a writer that is still at work are not the caller's to resume.
+    The passes of a writer that is still at work are not the caller's to resume.
     """
     try:
         yield
     except StoreLockedError:
         raise
     except BaseException:
-        folder, how = partial_folder(out), " without overwrite" if overwrite else ""
+        folder, condition = partial_folder(out), " without overwrite" if overwrite else ""
         if Snapshots(folder, {}).exists():
-            logger.warning("What is finished is kept in %s; repeat the call%s to resume.", folder, how)
+            logger.warning("What is finished is kept in %s; repeat the call%s to resume.", folder, condition)
         raise
 
 

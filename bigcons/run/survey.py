@@ -61,25 +61,25 @@ class MemoryPlan(NamedTuple):
         memory: str | float | None,
         remedy: str = "",
         *,
-        most: float = math.inf,
+        limit: float = math.inf,
     ) -> None:
         """Log the needs of the method ``name``, and raise MemoryBudgetError if they exceed ``memory``.
 
-        ``remedy`` continues "raise it to X". Without ``memory``, data may take ``most`` bytes. A Dask worker
+        ``remedy`` continues "raise it to X". Without ``memory``, data may take ``limit`` bytes. A Dask worker
         whose own limit is too small is refused, too.
         """
         of_process = WORKER_BYTES + _reading_bytes(ensemble, 1, 1, is_sent=True)
         engine.check_limits(name, of_process, self.per_block + 2 * self.per_result)
-        needed, processes = self.n_bytes(engine, ensemble), MemoryPlan(0).n_bytes(engine, ensemble)
-        shown = (format_size(n_bytes) for n_bytes in (needed, processes, *self))
-        logger.info("%s plan: %s: %s for processes, %s held, blocks of %s, results of %s", name, *shown)
-        allowed = processes + most if memory is None else parse_size(memory)
-        if needed > allowed:
+        total, processes = self.n_bytes(engine, ensemble), MemoryPlan(0).n_bytes(engine, ensemble)
+        sizes = (format_size(n_bytes) for n_bytes in (total, processes, *self))
+        logger.info("%s plan: %s: %s for processes, %s held, blocks of %s, results of %s", name, *sizes)
+        allowed = processes + limit if memory is None else parse_size(memory)
+        if total > allowed:
             default = " by default" if memory is None else ""
             raise MemoryBudgetError(
-                f"{name} needs {format_size(needed)}, over memory={format_size(allowed)}{default}; "
-                f"raise it to {enough_for(needed)}{remedy}.",
-                needed=needed,
+                f"{name} needs {format_size(total)}, over memory={format_size(allowed)}{default}; "
+                f"raise it to {enough_for(total)}{remedy}.",
+                needed=total,
                 budget=allowed,
             )
 
@@ -113,8 +113,8 @@ class PlannedEnsemble(Ensemble):
 
 def data_budget(memory: str | float | None, engine: Engine, ensemble: Ensemble) -> DataBudget:
     """Return what ``memory``, if given, leaves for data after processes and the labels they hold; or 4 GB."""
-    taken = process_bytes(engine) + (reading_bytes(engine, ensemble) if ensemble.path is None else 0)
-    return beside_processes(memory, taken)
+    n_bytes = process_bytes(engine) + (reading_bytes(engine, ensemble) if ensemble.path is None else 0)
+    return beside_processes(memory, n_bytes)
 
 
 def process_bytes(engine: Engine) -> int:
@@ -183,9 +183,9 @@ def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | N
 
     ``n_seen (M,)``: number of objects that each partition labels.
     """
-    seen = n_seen.astype(np.float64)
-    weights = np.ones_like(seen) if weights is None else weights
-    return max(float((weights * seen * (seen - 1.0)).sum()) / n_objects, float(weights.mean()))
+    counts = n_seen.astype(np.float64)
+    weights = np.ones_like(counts) if weights is None else weights
+    return max(float((weights * counts * (counts - 1.0)).sum()) / n_objects, float(weights.mean()))
 
 
 def dissenting(sample: np.ndarray) -> np.ndarray:
@@ -201,9 +201,9 @@ def dissenting(sample: np.ndarray) -> np.ndarray:
     for u, column in enumerate(rows.T):
         codes[column >= 0, u] = np.unique(column[column >= 0], return_inverse=True)[1]
     sizes, M = codes.max(axis=0, initial=-1) + 1, codes.shape[1]
-    others = np.unique(np.linspace(0, M - 1, min(M, 17)).astype(np.int64))
-    agreement = np.full((M, others.size), np.nan)
-    for at, v in enumerate(others):
+    references = np.unique(np.linspace(0, M - 1, min(M, 17)).astype(np.int64))
+    agreement = np.full((M, references.size), np.nan)
+    for place, v in enumerate(references):
         n_cells = np.maximum(sizes - 1, 0) * max(sizes[v] - 1, 0)
         compared = np.flatnonzero((n_cells > 0) & (n_cells <= len(rows)) & (np.arange(M) != v))
         if not compared.size:
@@ -218,7 +218,7 @@ def dissenting(sample: np.ndarray) -> np.ndarray:
         freedom = (n_first - 1) * (np.count_nonzero(in_second, axis=1) - 1)
         is_judged = (n >= np.maximum(50, n_cells[compared])) & (freedom > 0)
         chi, n, freedom = chi[is_judged], n[is_judged], freedom[is_judged]
-        agreement[compared[is_judged], at] = (chi - freedom / (n - 1)) / np.sqrt(freedom)
+        agreement[compared[is_judged], place] = (chi - freedom / (n - 1)) / np.sqrt(freedom)
     n_others = np.count_nonzero(~np.isnan(agreement), axis=1)
     judged = np.flatnonzero(n_others >= 4)
     if not judged.size:
@@ -264,26 +264,26 @@ def start_rows(ensemble: Ensemble, n_clusters: int) -> int:
     return min(n, max(4096, min(enough, (1 << 21) * n // n_labels)))
 
 
-def linked(seen: np.ndarray) -> np.ndarray:
-    """Return the first partition (M,) that each is linked to by what is labeled, ``seen`` (rows, M).
+def linked(labeled: np.ndarray) -> np.ndarray:
+    """Return the first partition (M,) that each is linked to by the objects that are ``labeled`` (rows, M).
 
-    Those are linked that label some of the same objects, directly or by way of others. O(rows M) time a
+    Partitions are linked that label some of the same objects, directly or by way of others. O(rows M) time a
     group.
     """
-    M = seen.shape[1]
+    M = labeled.shape[1]
     # a part of the objects of a block that nearly always links all of its partitions
-    few = seen[: len(seen) // 32]
-    if len(few) and not (group := linked(few)).any():
+    part = labeled[: len(labeled) // 32]
+    if len(part) and not (group := linked(part)).any():
         return group  # the rest can link no more
-    group, left = np.arange(M), seen[seen.any(axis=1)]
-    while len(left):
-        members, wider = np.zeros(M, bool), left[np.argmax(left.sum(axis=1))]
+    group, rows = np.arange(M), labeled[labeled.any(axis=1)]
+    while len(rows):
+        members, wider = np.zeros(M, bool), rows[np.argmax(rows.sum(axis=1))]
         while (wider != members).any():
             members = wider
-            touching = left[:, members].any(axis=1)
-            wider = left[touching].any(axis=0)
+            touching = rows[:, members].any(axis=1)
+            wider = rows[touching].any(axis=0)
         group[members] = np.flatnonzero(members)[0]
-        left = left[~touching]
+        rows = rows[~touching]
     return group
 
 
@@ -324,51 +324,51 @@ class Drawing:
     ) -> None:
         n, M, widths = ensemble.n_objects, ensemble.n_partitions, np.diff(ensemble.offsets)
         counted = np.arange(M) if weights is None else np.flatnonzero(weights > 0)
-        most = n_rows // 2 if is_balanced and n_rows < n else 0
-        n_each = most // int(widths[counted].sum())
-        if n_each == 0 and most:
-            n_chosen = most * counted.size // int(widths[counted].sum())
+        limit = n_rows // 2 if is_balanced and n_rows < n else 0
+        n_each = limit // int(widths[counted].sum())
+        if n_each == 0 and limit:
+            n_chosen = limit * counted.size // int(widths[counted].sum())
             counted = counted[np.arange(n_chosen) * counted.size // max(n_chosen, 1)]
-            counted = counted[np.cumsum(widths[counted]) <= most]
+            counted = counted[np.cumsum(widths[counted]) <= limit]
             n_each = int(counted.size > 0)
         self._offsets, self._n_objects = ensemble.offsets, n
         self._partitions = counted[: M if n_each else 0]
         self._starts = np.concatenate([[0], np.cumsum(widths[self._partitions])])
         self._shape = int(self._starts[-1]), n_each + 1
-        self._chosen, self._n_rows = draw_rows(n, n_rows, seed, stream), n_rows
-        self._turns = generator(seed, f"{stream}.turns").permutation(self._chosen.size)
+        self._uniform_rows, self._n_rows = draw_rows(n, n_rows, seed, stream), n_rows
+        self._turns = generator(seed, f"{stream}.turns").permutation(self._uniform_rows.size)
         numbers = generator(seed, f"{stream}.keys").integers(1 << 64, size=M + 1, dtype=np.uint64)
         self._key, self._factors = numbers[0], numbers[1:][self._partitions] | np.uint64(1)
 
     def of_block(self, block: Block, labels: np.ndarray) -> Drawn:
-        """Return what is taken of a block of labels, or memberships."""
+        """Return the objects drawn from a block of labels, or memberships."""
         keys, least = np.full(self._shape, np.iinfo(np.uint64).max, np.uint64), np.full(self._shape, -1)
         draws.keep_least(
             *(largest(labels, self._offsets), self._partitions, self._starts[:-1], block.start),
             *(self._key, self._factors, keys, least),
         )
-        rows = np.union1d(block.rows_of(self._chosen) + block.start, least[:, :-1][least[:, :-1] >= 0])
+        rows = np.union1d(block.rows_of(self._uniform_rows) + block.start, least[:, :-1][least[:, :-1] >= 0])
         return Drawn(rows, labels[rows - block.start], keys, least)
 
     def add(self, one: Drawn, two: Drawn) -> Drawn:
-        """Return what is taken of the blocks of both, ``one`` before ``two``."""
+        """Return the objects drawn from the blocks of both, ``one`` before ``two``."""
         keys, least = np.hstack([one.keys, two.keys]), np.hstack([one.least, two.least])
         order = np.argsort(keys, axis=1, kind="stable")[:, : self._shape[1]]
         keys, least = np.take_along_axis(keys, order, axis=1), np.take_along_axis(least, order, axis=1)
         rows, labels = np.concatenate([one.rows, two.rows]), np.concatenate([one.labels, two.labels])
-        kept = np.isin(rows, self._chosen) | np.isin(rows, least[:, :-1])
-        return Drawn(rows[kept], labels[kept], keys, least)
+        is_kept = np.isin(rows, self._uniform_rows) | np.isin(rows, least[:, :-1])
+        return Drawn(rows[is_kept], labels[is_kept], keys, least)
 
     def finish(self, drawn: Drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return the sample of all blocks: labels, rows, times and whether drawn uniformly, as of `Survey`.
 
         An object counts by the reciprocal of the chance to be in the sample, given the numbers of others.
         """
-        rows, turns = drawn.rows, np.full(drawn.rows.size, self._chosen.size)
-        turns[np.isin(rows, self._chosen)] = self._turns[np.isin(self._chosen, rows)]
+        rows, turns = drawn.rows, np.full(drawn.rows.size, self._uniform_rows.size)
+        turns[np.isin(rows, self._uniform_rows)] = self._turns[np.isin(self._uniform_rows, rows)]
         is_rare = np.isin(rows, drawn.least[:, :-1])
-        left = np.sort(turns[~is_rare])  # as many of these are drawn as make the sample full
-        n_drawn = np.append(left, self._chosen.size)[min(self._n_rows - int(is_rare.sum()), left.size)]
+        pool = np.sort(turns[~is_rare])  # as many of these are drawn as make the sample full
+        n_drawn = np.append(pool, self._uniform_rows.size)[min(self._n_rows - int(is_rare.sum()), pool.size)]
         is_uniform = turns < n_drawn
         is_kept = is_rare | is_uniform
         rows, is_uniform = rows[is_kept], is_uniform[is_kept]
@@ -376,10 +376,10 @@ class Drawing:
         if not self._partitions.size:
             return labels, rows, np.ones(rows.size), is_uniform
         least = np.append(np.minimum(drawn.keys[:, -1] * 2.0**-53, 1.0), 0.0)
-        at = largest(labels, self._offsets)[:, self._partitions].astype(np.int64)
-        at = np.where(at >= 0, at + self._starts[:-1], -1)
+        cells = largest(labels, self._offsets)[:, self._partitions].astype(np.int64)
+        cells = np.where(cells >= 0, cells + self._starts[:-1], -1)
         with np.errstate(divide="ignore"):  # of objects that are surely in the sample
-            missed = np.log1p(-least)[at].sum(axis=1) + np.log1p(-n_drawn / self._n_objects)
+            missed = np.log1p(-least)[cells].sum(axis=1) + np.log1p(-n_drawn / self._n_objects)
         times = -1.0 / np.expm1(missed)
         return labels, rows, times / times.mean(), is_uniform
 
@@ -411,8 +411,8 @@ def take_survey(
 
     def survey_block(block: Block) -> tuple[Any, ...]:
         labels = ensemble.read(block.start, block.stop)
-        seen = observed(labels, ensemble.offsets)
-        counted = seen if weights is None else seen[:, weights > 0]
+        is_labeled = observed(labels, ensemble.offsets)
+        counted = is_labeled if weights is None else is_labeled[:, weights > 0]
         first = counted.argmax(axis=1)
         labeled = np.take_along_axis(counted, first[:, None], axis=1)[:, 0]
         firsts = np.bincount(first[labeled], minlength=counted.shape[1])

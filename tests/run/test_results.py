@@ -20,7 +20,7 @@ from bigcons.disk.schema import CLUSTER_COLUMNS, PARTITION_COLUMNS, TRUST
 from bigcons.errors import CorruptStoreError
 from bigcons.memory import RowSet, row_blocks
 from bigcons.run.engine import SerialEngine
-from bigcons.run.results import Found, Results, renumbered
+from bigcons.run.results import BlockResult, Results, renumbered
 from bigcons.store.clusters import TRUST_ROW, arrow_table
 from bigcons.trust.placement import trust_rows
 from tests.naive.table_methods import majority
@@ -41,7 +41,7 @@ def results_of(read, n_objects, n_clusters, unlabeled, engine=None):
             seconds = np.argsort(part, axis=1)[:, 0]
             factor = np.ones(n_clusters, np.float32)
             trust = trust_rows(part.argmax(axis=1), part.max(axis=1), seconds, part.min(axis=1), factor)
-        return Found(part, trust, [block.index])
+        return BlockResult(part, trust, [block.index])
 
     bits = [np.isin(np.arange(block.start, block.stop), unlabeled) for block in blocks]
     unlabeled = RowSet(
