@@ -87,7 +87,7 @@ def heap_against_c(pairs: PairTable, binary: Path | None, folder: Path, repeats:
                 n, draw = pairs.n_objects, dirichlet if start == "dirichlet" else perturbed_uniform
                 steps = steps or n * n_clusters
                 block, engine = Block(0, 0, n), SerialEngine()
-                near = Neighborhoods.of(pairs, [block], engine, resolve_divergence(divergence))
+                near = Neighborhoods.from_pairs(pairs, [block], engine, resolve_divergence(divergence))
                 run = Run(pairs, [block], engine, 0, -(-steps // stretch_steps(n, n_clusters)), 0.0)
                 first = (lambda block: draw(block.n_rows, n_clusters, 0, block.index)), []
                 at = run_passes(run, BlockedPairs(near, lambda: first, steps))

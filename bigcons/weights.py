@@ -24,7 +24,7 @@ class Weights(NamedTuple):
     """(M + 1,): where the base clusters of each partition begin."""
 
     @classmethod
-    def of(cls, partitions: Any, offsets: np.ndarray) -> Weights:
+    def build(cls, partitions: Any, offsets: np.ndarray) -> Weights:
         """Return the given weights (M,) of partitions whose base clusters begin at ``offsets`` (M + 1,).
 
         Raises InvalidInputError as `check_partition_weights`.
@@ -33,16 +33,16 @@ class Weights(NamedTuple):
         return cls(weights, np.repeat(weights, np.diff(offsets)), offsets)
 
     @classmethod
-    def given(cls, partitions: Any, offsets: np.ndarray) -> Weights | None:
+    def parse(cls, partitions: Any, offsets: np.ndarray) -> Weights | None:
         """Return the weights of a parameter ``weights``; None if it is None or all weights are one."""
         if partitions is None:
             return None
-        weights = cls.of(partitions, offsets)
+        weights = cls.build(partitions, offsets)
         return None if (weights.partitions == 1.0).all() else weights
 
 
 def counted_labels(rows: np.ndarray, weights: Weights | None) -> np.ndarray:
-    """Return labels (rows, M), or memberships (rows, B), with those of partitions of weight 0 missing."""
+    """Return labels (rows, M), or memberships (rows, B), with labels of partitions of weight 0 missing."""
     if weights is None or (weights.partitions > 0).all():
         return rows
     if rows.dtype.kind == "f":
@@ -59,9 +59,9 @@ def incidence_of(rows: np.ndarray, offsets: np.ndarray) -> Any:
 
     if rows.dtype.kind == "f":
         return scipy.sparse.csr_array(rows.astype(np.float64))
-    seen = rows >= 0
-    columns = (rows + offsets[:-1])[seen]
-    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(seen, axis=1))])
+    is_labeled = rows >= 0
+    columns = (rows + offsets[:-1])[is_labeled]
+    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(is_labeled, axis=1))])
     return scipy.sparse.csr_array((np.ones(columns.size), columns, starts), (len(rows), int(offsets[-1])))
 
 

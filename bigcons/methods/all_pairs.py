@@ -215,7 +215,7 @@ def packed_sums(sums: AgreementSums) -> dict[str, np.ndarray]:
 
 def unpacked_sums(parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int) -> AgreementSums:
     """Return the sums of `packed_sums`; raises KeyError or ValueError for anything else."""
-    weights = None if "weights" not in parts else Weights.of(parts["weights"], offsets)
+    weights = None if "weights" not in parts else Weights.build(parts["weights"], offsets)
     S, T = parts["S"], parts["T"]
     n_products = n_clusters * (n_clusters + 1) // 2
     if S.shape != (offsets[-1], padded(n_clusters)) or T.shape != (offsets.size - 1, padded(n_products)):
@@ -345,8 +345,8 @@ def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
             of_rows, of_columns, joint = entropies(np.diag(np.bincount(column[column >= 0])))
             worth[u] = np.maximum(of_rows + of_columns - joint, 0.0)
     if not worth.any():
-        return Weights.of(np.ones(worth.size), offsets)
+        return Weights.build(np.ones(worth.size), offsets)
     # an uninformative partition counts next to nothing, yet objects that no other partition labeled are
     # still placed by it
     weights = np.maximum(worth, 0.001 * worth.mean())
-    return Weights.of(weights / weights.mean(), offsets)
+    return Weights.build(weights / weights.mean(), offsets)

@@ -779,7 +779,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             self._order, counted = parts.pop("order"), parts.pop("counted", None)
             if sorted(self._order.tolist()) != list(range(self._n_columns)):
                 raise ValueError("the order of clusters")
-            self._weights, self._parts = Weights.given(counted, ensemble.offsets), parts
+            self._weights, self._parts = Weights.parse(counted, ensemble.offsets), parts
             self._placer(parts)
         except (KeyError, ValueError, TypeError) as error:
             raise errors.CorruptStoreError(

@@ -52,7 +52,7 @@ class Correspondence(ConsensusClusterer):
         check_int("n_init", self.n_init)
         check_int("max_iter", getattr(self, "max_iter", 1))
         name, K = type(self).__name__, self.n_clusters
-        self._weights = Weights.given(self.weights, ensemble.offsets)
+        self._weights = Weights.parse(self.weights, ensemble.offsets)
         incidence.check_overlaps_plan(self, ensemble, engine, columns=K, in_memory=out is None)
         overlaps = incidence.fold_overlaps(ensemble, engine)
         survey = take_survey(ensemble, engine, seed, N_SAMPLED, self._partition_weights())

@@ -74,7 +74,7 @@ class GraphClusterer(ConsensusClusterer):
                 raise SoftEnsembleError(f"a cut by {name}", f"{instead}, which takes memberships")
             plan = MemoryPlan(n_bytes)
             plan.check(name, engine, ensemble, self.memory, f", or use {instead}", limit=DEFAULT_DATA_BYTES)
-            weights = Weights.given(self.weights, ensemble.offsets)
+            weights = Weights.parse(self.weights, ensemble.offsets)
             times = np.ones(ensemble.n_partitions) if weights is None else weights.partitions
             survey = take_survey(ensemble, engine, seed, 0, times)
             parts, value = cut(np.asarray(survey.unlabeled), times)
@@ -492,7 +492,7 @@ class MCLA(ConsensusClusterer):
         check_choice("partitioner", self.partitioner, ("spectral", "metis"))
         check_choice("ties", self.ties, ("lowest", "random"))
         refuse_weights(self, self.partitioner)
-        self._weights = Weights.given(self.weights, ensemble.offsets)
+        self._weights = Weights.parse(self.weights, ensemble.offsets)
         K = self.n_clusters
         incidence.check_overlaps_plan(self, ensemble, engine, columns=K, in_memory=out is None)
         overlaps = incidence.fold_overlaps(ensemble, engine)

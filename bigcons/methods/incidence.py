@@ -229,7 +229,7 @@ def weights_of(model: Any, ensemble: Ensemble, engine: Engine) -> Weights | None
     "local" weighs base clusters by their reliability: see `bigcons.trust.groups`.
     """
     if not isinstance(model.weights, str):
-        return Weights.given(model.weights, ensemble.offsets)
+        return Weights.parse(model.weights, ensemble.offsets)
     if model.weights != "local":
         raise InvalidInputError(
             f"weights={model.weights!r} is not known; use 'local', one number for each partition, or None.",

@@ -55,7 +55,7 @@ class PassClusterer(ConsensusClusterer):
         check_int("n_init", self.n_init)
         check_int("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0.0)
-        self._weights = Weights.given(getattr(self, "weights", None), ensemble.offsets)
+        self._weights = Weights.parse(getattr(self, "weights", None), ensemble.offsets)
         n_rows = start_rows(ensemble, self.n_clusters)
         survey = take_survey(ensemble, engine, seed, n_rows, self._partition_weights())
         remedy = "leave them out" + (", or give them weights= of 0" if hasattr(self, "weights") else "")

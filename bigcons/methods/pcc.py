@@ -400,7 +400,7 @@ def choose_problem(model: Any, ensemble: Ensemble) -> Problem:
     max_iter = None if model.max_iter in (None, PAPER) else check_int("max_iter", model.max_iter)
     n_init = check_int("n_init", model.n_init)
     if not isinstance(weights, str):
-        weights = Weights.given(weights, ensemble.offsets)
+        weights = Weights.parse(weights, ensemble.offsets)
     elif weights != "entropy":
         raise InvalidInputError(f"weights={weights!r} is unknown; use 'entropy', numbers or None.")
     is_share = isinstance(pairs, Real) and pairs is not True and 0 < float(pairs) <= 1  # not NaN
@@ -473,7 +473,7 @@ class Neighborhoods(NamedTuple):
     """The largest number of pair ends in a block."""
 
     @classmethod
-    def of(
+    def from_pairs(
         cls, pairs: PairTable, blocks: list[Block], engine: Engine, divergence: Divergence
     ) -> Neighborhoods:
         """Read all pairs once to find which blocks share some."""
@@ -789,7 +789,7 @@ def solve_pairs(
             if pairs.path is None and not engine.shares_memory:
                 pairs = pairs.save(str(scratch))
             blocks = cut_blocks(pairs)
-        near = Neighborhoods.of(pairs, blocks, engine, problem.divergence)
+        near = Neighborhoods.from_pairs(pairs, blocks, engine, problem.divergence)
         if problem.solver == "blocked" and problem.memory is not None:
             check_tasks(near, K, engine, beside_processes(problem.memory, process_bytes(engine)))
         over_pairs = replace(run, data=pairs, engine=engine, blocks=near.blocks)

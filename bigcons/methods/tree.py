@@ -56,7 +56,7 @@ class TreePass(passes.Passes):
     def start(self, run: Run) -> tuple[passes.State, list[float]]:
         """Return the first clusters; those of all objects have been written if they are known."""
         counts, tree = self.first(run)
-        parts = {} if counts is None else Placement.of(*counts, self.offsets, self.weights).parts()
+        parts = {} if counts is None else Placement.fit(*counts, self.offsets, self.weights).parts()
         return {**parts, "tree": np.array(tree)}, []
 
     def placement_of(self, state: passes.State) -> Placement:
@@ -87,7 +87,7 @@ class TreePass(passes.Passes):
         total = fold(run.engine, run.blocks, count_block, passes.add_stats, progress=listener)
         is_kept = total["sizes"] >= self.min_size
         is_kept[total["sizes"].argmax()] = True
-        placement = Placement.of(total["T"], np.where(is_kept, total["sizes"], 0), offsets, weights)
+        placement = Placement.fit(total["T"], np.where(is_kept, total["sizes"], 0), offsets, weights)
         known = None
         if len(run.sample) == n:
             known = np.concatenate([arrays.read(1, block)[:, 0] for block in run.blocks])
@@ -103,7 +103,7 @@ class TreePass(passes.Passes):
         share = independent_share(run.sample, clusters, offsets, table, *known_rates, counts)
         placement, divisions = replace(placement, temperature=share), np.full((K, K), np.nan)
         if self.search is not None:
-            given = self.search.sample.given
+            given = self.search.sample.all_labels
             sure = placement.place(given, known if len(given) == n else None, soft=True)
             if sure.trust.size:
                 confidence = sure.trust["confidence"]
@@ -210,7 +210,7 @@ class ConsensusTree(ConsensusClusterer):
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         K, offsets = self.n_clusters, ensemble.offsets
-        weights = self._weights = Weights.given(self.weights, offsets)
+        weights = self._weights = Weights.parse(self.weights, offsets)
         min_size = 0 if self.min_size is None else check_int("min_size", self.min_size)
         self._check_memory_plan(self.memory_plan, ensemble, engine, out, self.memory)
         n = ensemble.n_objects
@@ -259,7 +259,7 @@ class ConsensusTree(ConsensusClusterer):
             self.temperature_: float = placement.temperature
             if self._search is not None and hasattr(self, "tree_") and self.tree_.is_sampled:
                 # the objects of a leaf, now that the sizes of the clusters are known
-                clusters = placement.place(self._search.sample.given, None).clusters + 1
+                clusters = placement.place(self._search.sample.all_labels, None).clusters + 1
                 in_sample = np.maximum(np.bincount(clusters, minlength=K + 1), 1)
                 times = np.append(0.0, np.exp(placement.prior)) / in_sample
                 of_leaf = np.bincount(self._search.groups.groups + 1, times[clusters])[1:]
@@ -285,23 +285,23 @@ class ConsensusTree(ConsensusClusterer):
         """
         K, is_chosen, offsets = self.n_clusters, hasattr(self, "n_clusters_choice_"), run.data.offsets
         labeled, n = (sample.labels, sample.offsets, sample.counts), run.data.n_objects
-        min_size = (self.min_size or 0) * len(sample.given) / n
-        least = max(grouping.fewest_objects(len(sample.given), K), math.ceil(min_size))
+        min_size = (self.min_size or 0) * len(sample.all_labels) / n
+        least = max(grouping.fewest_objects(len(sample.all_labels), K), math.ceil(min_size))
         is_given = self._is_local and not is_chosen
         share = grouping.LEAST_SHARE if is_given else 0.0
         if is_chosen:
             least = least_objects(groups.sizes)
         most_cut = K if is_chosen and min_size else max(min(2 * K, len(groups.sizes)), K)
-        is_whole, most = len(sample.given) == n, 0
+        is_whole, most = len(sample.all_labels) == n, 0
         for n_cut in range(K, most_cut + 1):
             cut = groups.cut(n_cut, least, self._trees, share)
             if is_given and (divided := sample.divided(n_cut)) is not None:
                 cut = max(cut, divided, key=attrgetter("merit"))
             # a tree merges groups of objects that err with each other, or all with one of the clusters
             clusters = grouping.most_probable(*labeled, cut.of_objects, left_out=True)
-            T, sizes = counts_of(sample.given, offsets, clusters, n_cut, self._weights, sample.times)
-            placement = Placement.of(T, sizes, offsets, self._weights)
-            placed = placement.place(sample.given, clusters if is_whole else None).clusters
+            T, sizes = counts_of(sample.all_labels, offsets, clusters, n_cut, self._weights, sample.times)
+            placement = Placement.fit(T, sizes, offsets, self._weights)
+            placed = placement.place(sample.all_labels, clusters if is_whole else None).clusters
             won = np.bincount(placed + 1, sample.times, n_cut + 1)[1:]
             is_winning = won >= max(min_size, np.finfo(float).tiny)
             is_winning[won.argmax()] = True

@@ -163,11 +163,11 @@ class TrustSums(NamedTuple):
         jaccard = contingency.ratio(n_shared, n_known + n_assigned - n_shared, 0.0)
         # pairs of objects of two clusters, once for each partition that joins them, or labels both
         counted = self.table.astype(np.float64), of_partition.astype(np.float64)
-        joined, seen = map(products_of_rows, map(csr_array, counted))
-        for products, counts in ((joined, counted[0]), (seen, counted[1])):
+        joined, pairs = map(products_of_rows, map(csr_array, counted))
+        for products, counts in ((joined, counted[0]), (pairs, counted[1])):
             np.fill_diagonal(products, contingency.pairs_of(counts).sum(axis=1))
-        share, apart = contingency.ratio(joined, seen), ~np.eye(K, dtype=bool)
-        cohesion, across = share.diagonal(), np.where(apart & (seen > 0), share, -1.0)
+        share, off_diagonal = contingency.ratio(joined, pairs), ~np.eye(K, dtype=bool)
+        cohesion, across = share.diagonal(), np.where(off_diagonal & (pairs > 0), share, -1.0)
         nearest, closest = across.argmax(axis=1), across.max(axis=1)
         has_other = closest >= 0
         of_clusters = {
@@ -176,7 +176,7 @@ class TrustSums(NamedTuple):
             "confidence": self.confidence / self.sizes,
             "stability": contingency.ratio(jaccard.sum(axis=0), (n_known > 0).sum(axis=0)),
             "cohesion": cohesion,
-            "tightness": cohesion - contingency.ratio(joined[apart].sum(), seen[apart].sum()),
+            "tightness": cohesion - contingency.ratio(joined[off_diagonal].sum(), pairs[off_diagonal].sum()),
             "separation": np.where(has_other, cohesion - closest, np.nan),
             "nearest": np.where(has_other, self.values[nearest], -1),
             "support": self.support.clusters,
@@ -190,7 +190,7 @@ class TrustSums(NamedTuple):
         joins = np.add.reduceat(contingency.pairs_of(self.table.sum(axis=0)), offsets[:-1])
         in_cluster, in_all = contingency.pairs_of(of_partition).sum(axis=0), contingency.pairs_of(n_labeled)
         adjusted_rand = contingency.adjusted_rand_of_pairs(hits, in_cluster, joins, in_all)
-        index, others = contingency.adjusted_rand_of_partitions(self.sample, offsets)
+        index, references = contingency.adjusted_rand_of_partitions(self.sample, offsets)
         index = np.where(np.isnan(index), -np.inf, index)
         redundancy = index.max(axis=1)
         is_compared = np.isfinite(redundancy)
@@ -204,19 +204,19 @@ class TrustSums(NamedTuple):
             "false_join_rate": contingency.ratio(joins - hits, in_all - in_cluster),
             "weight": contingency.ratio(information, information.mean(), 0.0),
             "redundancy": np.where(is_compared, redundancy, np.nan),
-            "most_alike": names[np.where(is_compared, others[index.argmax(axis=1)], -1)],
+            "most_alike": names[np.where(is_compared, references[index.argmax(axis=1)], -1)],
         }
         return arrow_table(CLUSTER_COLUMNS, of_clusters), arrow_table(PARTITION_COLUMNS, of_partitions)
 
 
-def two_largest(stated: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the memberships (rows, K) of ``clusters``, and the other cluster of the largest and that."""
-    rows, labeled = np.arange(len(stated)), clusters >= 0
-    others = np.array(stated, np.float64)
-    shares = np.where(labeled, others[rows, clusters], 0.0)
-    others[rows, clusters] = -1.0
-    second = np.where(labeled & (stated.shape[1] > 1), others.argmax(axis=1), -1)
-    return shares, second, np.where(second >= 0, others.max(axis=1), 0.0)
+def two_largest(memberships: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the membership (rows,) in ``clusters``, the other cluster of the largest one, and that one."""
+    rows, labeled = np.arange(len(memberships)), clusters >= 0
+    remaining = np.array(memberships, np.float64)
+    shares = np.where(labeled, remaining[rows, clusters], 0.0)
+    remaining[rows, clusters] = -1.0
+    second = np.where(labeled & (memberships.shape[1] > 1), remaining.argmax(axis=1), -1)
+    return shares, second, np.where(second >= 0, remaining.max(axis=1), 0.0)
 
 
 class Evidence:
@@ -237,9 +237,9 @@ class Evidence:
         search: Search | None = None,
         n_clusters: int = 0,
     ) -> None:
-        """Count the clusters, of these labels (K,), and take their ``support``, or that by a sample.
+        """Count the clusters, with labels ``values`` (K,), and take their ``support``, or that in a sample.
 
-        That is the one of a ``search``, whose halves of the partitions propose at least ``n_clusters``.
+        The sample is that of a ``search``, whose halves of the partitions propose at least ``n_clusters``.
         """
         self._ensemble, self._codes, self._engine = ensemble, codes, engine
         if values.dtype.kind not in "iu" or values.max() > np.iinfo(np.int32).max:
@@ -252,11 +252,11 @@ class Evidence:
         clusters = [np.concatenate(parts) for parts in of_samples]
         rates = log_rates(table, sizes, ensemble.offsets)
         self.temperature: float = independent_share(sample, clusters[0], ensemble.offsets, table, *rates)
-        placement = Placement.of(table.T, sizes, ensemble.offsets, None)
+        placement = Placement.fit(table.T, sizes, ensemble.offsets, None)
         tempered = placement.rates * self.temperature, placement.without * self.temperature
         placement = replace(placement, rates=tempered[0], without=tempered[1])
         if search is not None:
-            placed = placement.place(search.sample.given, clusters[1], stays=True)
+            placed = placement.place(search.sample.all_labels, clusters[1], fixed=True)
             confidence = placed.trust["confidence"]
             support = search.halves.of_clusters(clusters[1], confidence, max(K, n_clusters))
             support = ClusterSupport(support.clusters[:K], support.divisions[:K, :K])
@@ -273,12 +273,12 @@ class Evidence:
         placement, values, blocks = self._placement, sums.values, ensemble.blocks()
 
         def task(part: tuple[Block, np.ndarray | None]) -> tuple[Use, np.ndarray, np.ndarray]:
-            block, stated = part
+            block, shares = part
             labels, clusters = ensemble.read(block.start, block.stop), codes(block.start, block.stop)
-            _, _, rows, stats = placement.place(labels, clusters, stays=True)
+            _, _, rows, stats = placement.place(labels, clusters, fixed=True)
             confidence = stats["confidence"]
-            if stated is not None:
-                factor, largest = support_factor(placement.support), two_largest(stated[:, values], clusters)
+            if shares is not None:
+                factor, largest = support_factor(placement.support), two_largest(shares[:, values], clusters)
                 rows, labeled = trust_rows(clusters, *largest, factor), clusters >= 0
                 confidence = np.bincount(clusters[labeled], largest[0][labeled], values.size) * factor
             second = rows["second_labels"]
@@ -290,13 +290,13 @@ class Evidence:
             for block in blocks
         )
         with (
-            closing(self._engine.map(task, parts)) as done,
+            closing(self._engine.map(task, parts)) as results,
             progress("confidence", ensemble.n_objects) as listener,
         ):
-            for block, (used, confidence, agreed) in zip(blocks, done, strict=True):
+            for block, (result, confidence, agreed) in zip(blocks, results, strict=True):
                 sums.confidence[...] += confidence
                 sums.agreed[...] += agreed
-                yield block, used
+                yield block, result
                 listener.advance(block.n_rows)
 
     def trust(self) -> Trust:
@@ -311,6 +311,6 @@ class Evidence:
         """Write which labels to trust to a consensus whose rows have been written, in the tasks."""
         writer.create_arrays(trust=True)
         arrays = writer.arrays
-        for _, written in self.weigh_blocks(lambda block, rows: write_rows(arrays, block.start, rows)):
-            writer.note(written)
+        for _, chunk_sums in self.weigh_blocks(lambda block, rows: write_rows(arrays, block.start, rows)):
+            writer.note(chunk_sums)
         writer.describe_trust(*self.sums.tables(self._ensemble), self.temperature)

@@ -130,8 +130,8 @@ class Tree(NamedTuple):
         G = len(self.sides) + 1
         clusters, first = np.arange(G), np.arange(2 * G - 1)
         for node, sides in enumerate(self.sides[: max(G - n_clusters, 0)], G):
-            first[node], other = sorted(first[sides])
-            clusters[clusters == other] = first[node]
+            first[node], merged = sorted(first[sides])
+            clusters[clusters == merged] = first[node]
         return np.unique(clusters, return_inverse=True)[1]
 
     def cut_large(self, n_clusters: int, sizes: np.ndarray, least: float) -> np.ndarray:
@@ -252,24 +252,24 @@ class Sample:
 
         All partitions count the same by default, and reliabilities are by the labels. Of partitions that give
         objects more than `MOST_LABELS` in the mean, as many count as give that, evenly spaced. ``times``
-        (rows,): how many objects of the ensemble each stands for, in proportion; groups and trees are of
-        those of the sample.
+        (rows,): how many objects of the ensemble each stands for, in proportion; groups and trees do
+        without them.
         """
         M = offsets.size - 1
         counts = np.ones(M) if counts is None else counts
-        chosen = np.flatnonzero(counts > 0)
-        n_labels = int(np.count_nonzero(observed(labels, offsets)[:, chosen])) / len(labels)
+        partitions = np.flatnonzero(counts > 0)
+        n_labels = int(np.count_nonzero(observed(labels, offsets)[:, partitions])) / len(labels)
         if n_labels > MOST_LABELS:
-            n_chosen = -int(-MOST_LABELS * chosen.size // n_labels)
-            chosen = chosen[np.arange(n_chosen) * chosen.size // n_chosen]
-        is_chosen = np.isin(np.arange(M), chosen)
-        self.given = labels
-        """What the sample was made of."""
+            n_chosen = -int(-MOST_LABELS * partitions.size // n_labels)
+            partitions = partitions[np.arange(n_chosen) * partitions.size // n_chosen]
+        is_chosen = np.isin(np.arange(M), partitions)
+        self.all_labels = labels
+        """The labels, or memberships, of all partitions."""
         self.times: np.ndarray | None = times
         self.offsets: np.ndarray
         self.labels: np.ndarray
         self.offsets, self.labels = of_partitions(is_chosen, offsets, labels)
-        self.counts: np.ndarray = counts[chosen]
+        self.counts: np.ndarray = counts[partitions]
         self._by_column = np.repeat(self.counts, np.diff(self.offsets))
         self._reliable = None if reliable is None else of_partitions(is_chosen, offsets, reliable)[1]
         incidence = incidence_of(self.labels, self.offsets)
@@ -295,7 +295,7 @@ class Sample:
     def divided(self, n_clusters: int) -> Cut | None:
         """Return ``n_clusters`` by k-means of the objects in as many leading vectors of the embedding.
 
-        None where there are not as many, since groups were found without it, and if one is a lone object.
+        None where there are fewer vectors, since groups were found without them, and if a cluster is small.
         """
         from bigcons.kernels.nearest import normalize_rows
         from bigcons.spectra import assign, move_centers
@@ -309,9 +309,9 @@ class Sample:
         np.add.at(centers, starts, rows)
         normalize_rows(centers)
         with one_thread(user_api="blas"):
-            counted = np.ones(len(rows))
-            centers, _ = move_centers(centers, lambda at: assign(rows, counted, at)[1], ROUNDS, 0.0)
-            assigned, _ = assign(rows, counted, centers)
+            ones = np.ones(len(rows))
+            centers, _ = move_centers(centers, lambda current: assign(rows, ones, current)[1], ROUNDS, 0.0)
+            assigned, _ = assign(rows, ones, centers)
         of_objects = np.full(self._labeled.size, -1)
         of_objects[self._labeled] = np.unique(assigned, return_inverse=True)[1]
         T, sizes = counts_of(self.labels, self.offsets, of_objects, int(of_objects.max()) + 1)
@@ -341,15 +341,15 @@ class Sample:
         return groups, sizes.astype(np.int64), T.T.copy(), self.offsets, self.counts, reliable
 
 
-def of_partitions(is_own: np.ndarray, offsets: np.ndarray, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return where base clusters of some partitions (M,) bool begin, and what ``arrays`` have of these.
+def of_partitions(is_chosen: np.ndarray, offsets: np.ndarray, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return where the base clusters of some partitions (M,) bool begin, and ``arrays`` of these alone.
 
-    Arrays are labels (rows, M), or floats (..., B): memberships, or others of base clusters.
+    Arrays are labels (rows, M), or floats (..., B): memberships, or other numbers of base clusters.
     """
     sizes = np.diff(offsets)
-    columns = {True: np.repeat(is_own, sizes), False: is_own}
-    chosen = (np.ascontiguousarray(of[..., columns[of.dtype.kind == "f"]]) for of in arrays)
-    return np.concatenate([[0], np.cumsum(sizes[is_own])]), *chosen
+    columns = {True: np.repeat(is_chosen, sizes), False: is_chosen}
+    parts = (np.ascontiguousarray(array[..., columns[array.dtype.kind == "f"]]) for array in arrays)
+    return np.concatenate([[0], np.cumsum(sizes[is_chosen])]), *parts
 
 
 def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
@@ -381,7 +381,7 @@ def most_probable(
 
     By naive Bayes, partitions counted by weight (M,), from the labels and the sizes of groups (rows,), of
     which none is empty; ``left_out``: from the labels of the other objects, so that none vouches for itself.
-    An object errs at a rate of its own, in which its labels are any of their partitions: that of
+    An object errs at a rate of its own, in which its labels are any of their partitions: the one of
     `ERROR_RATES` counts by which a group is most probable; with ``free_errors`` all are as frequent. An
     object stays where no other group that shares a label with it is more probable. The spectrum of few or
     noisy partitions holds more noise than clusters, and groups by it mix classes: most objects of a class
@@ -390,21 +390,21 @@ def most_probable(
     incidence, widths = incidence_of(labels, offsets), np.diff(offsets)
     T, sizes = counts_of(labels, offsets, groups, int(groups.max()) + 1)
     (rates, own_rates), by_column = log_rates(T.T.copy(), sizes, offsets), np.repeat(counts, widths)[:, None]
-    at, scores = (np.arange(groups.size), groups), np.full((groups.size, sizes.size), -np.inf)
+    index, scores = (np.arange(groups.size), groups), np.full((groups.size, sizes.size), -np.inf)
     if left_out:
-        rows, squares = np.repeat(at[0], np.diff(incidence.indptr)), incidence.data**2
+        rows, squares = np.repeat(index[0], np.diff(incidence.indptr)), incidence.data**2
         cells = incidence.indices * sizes.size + groups[rows]
     for error, frequency in ERROR_RATES.items():
         chance = error / np.repeat(widths, widths)[:, None]
         erring = np.log((1.0 - error) * np.exp(rates) + chance) * by_column
         evidence = incidence @ erring
         if left_out:  # of a part of an object, that part
-            left = np.log((1.0 - error) * np.exp(own_rates) + chance) * by_column
-            evidence[at] += np.bincount(rows, squares * np.take(left - erring, cells), groups.size)
+            erring_alone = np.log((1.0 - error) * np.exp(own_rates) + chance) * by_column
+            evidence[index] += np.bincount(rows, squares * np.take(erring_alone - erring, cells), groups.size)
         np.maximum(scores, evidence + (0.0 if free_errors else np.log(frequency)), out=scores)
     scores += np.log(sizes)
     scores = np.where(incidence @ T > 0, scores, -np.inf).round(9)
-    is_moved = (scores.max(axis=1) > scores[at]) & (groups >= 0)
+    is_moved = (scores.max(axis=1) > scores[index]) & (groups >= 0)
     return np.where(is_moved, scores.argmax(axis=1), groups)
 
 
@@ -428,13 +428,13 @@ def nearest_centers(incidence: Any, offsets: np.ndarray, by_column: np.ndarray, 
     rows = (incidence @ diagonal(np.sqrt(by_column))).tocsr()
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
     rows = (diagonal(1.0 / lengths) @ rows).tocsr()
-    seeds, apart = np.empty(0, np.int64), np.ones(n)
-    while seeds.size < n_groups and apart.any():
-        n_drawn = min(max(n_groups // ROUNDS, 1), n_groups - seeds.size, int(np.count_nonzero(apart)))
-        drawn = draw.choice(n, n_drawn, replace=False, p=apart**2 / (apart**2).sum())
-        alike = nearest_of_rows(rows, rows[drawn].T.tocsr())[1]
-        apart = np.minimum(apart, np.maximum(1.0 - alike, 0.0).round(9))
-        seeds = np.append(seeds, drawn)
+    seeds, distances = np.empty(0, np.int64), np.ones(n)
+    while seeds.size < n_groups and distances.any():
+        n_drawn = min(max(n_groups // ROUNDS, 1), n_groups - seeds.size, int(np.count_nonzero(distances)))
+        new_seeds = draw.choice(n, n_drawn, replace=False, p=distances**2 / (distances**2).sum())
+        cosines = nearest_of_rows(rows, rows[new_seeds].T.tocsr())[1]
+        distances = np.minimum(distances, np.maximum(1.0 - cosines, 0.0).round(9))
+        seeds = np.append(seeds, new_seeds)
     centers = incidence[seeds].tocoo()
     for _ in range(2):
         of_center = centers.row * (offsets.size - 1) + of_partition[centers.col]
@@ -455,10 +455,10 @@ def nearest_of_rows(rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
     from bigcons.kernels.tree import find_nearest
 
     n = rows.shape[0]
-    groups, alike = np.zeros(n, np.int64), np.zeros(n)
-    of_both = (getattr(of, name) for of in (rows, columns) for name in ("indptr", "indices", "data"))
-    find_nearest(*of_both, columns.shape[1], groups, alike)
-    return groups, alike
+    groups, largest = np.zeros(n, np.int64), np.zeros(n)
+    parts = (getattr(matrix, name) for matrix in (rows, columns) for name in ("indptr", "indices", "data"))
+    find_nearest(*parts, columns.shape[1], groups, largest)
+    return groups, largest
 
 
 def fewest_objects(n_rows: int, n_clusters: int) -> int:
@@ -486,11 +486,11 @@ def plan_bytes(ensemble: Ensemble, n_rows: int, n_groups: int, n_clusters: int) 
     """
     n_labels, r, g = float(ensemble.n_labeled.sum()) / ensemble.n_objects, n_rows, n_groups
     share = min(1.0, MOST_LABELS / max(n_labels, 1.0))
-    M, B = (int(share * of) for of in (ensemble.n_partitions, ensemble.n_base_clusters))
-    seen = share * (ensemble.n_base_clusters if ensemble.is_soft else n_labels)
-    incidence = int(r * seen)
+    M, B = (int(share * n) for n in (ensemble.n_partitions, ensemble.n_base_clusters))
+    per_object = share * (ensemble.n_base_clusters if ensemble.is_soft else n_labels)
+    incidence = int(r * per_object)
     n_at_once = B if B <= MOST_FOR_DENSE else AT_ONCE
-    n_overlaps = B * B if B <= MOST_FOR_DENSE else min(AT_ONCE * B, incidence * seen)
+    n_overlaps = B * B if B <= MOST_FOR_DENSE else min(AT_ONCE * B, incidence * per_object)
     overlaps = 64 * int(n_overlaps) + 48 * n_at_once * M
     spectrum = max(32 * min(r, B) ** 2, 80 * r * g) + 8 * r * g if by_spectrum(r, B, g) else 32 * r * g
     groups = 64 * g * B + 88 * g * g + 16 * n_clusters * B
@@ -560,10 +560,10 @@ def reliability_of_overlaps(
         sums = np.add.reduceat(n_log_n, offsets[:-1], axis=1)
     else:
         B = overlaps.shape[0]
-        at = np.repeat(np.arange(B) * M, np.diff(overlaps.indptr))
-        at += np.repeat(np.arange(M), np.diff(offsets))[overlaps.indices]
-        sizes = np.bincount(at, shared, B * M).reshape(B, M)
-        sums = np.bincount(at, n_log_n, B * M).reshape(B, M)
+        cells = np.repeat(np.arange(B) * M, np.diff(overlaps.indptr))
+        cells += np.repeat(np.arange(M), np.diff(offsets))[overlaps.indices]
+        sizes = np.bincount(cells, shared, B * M).reshape(B, M)
+        sums = np.bincount(cells, n_log_n, B * M).reshape(B, M)
     sizes = np.where(sizes > 0, sizes, 1.0)
     entropies = np.maximum(np.log2(sizes) - sums / sizes, 0.0)  # 0 where a partition labels no object of b
     counts = np.ones(M) if counts is None else counts

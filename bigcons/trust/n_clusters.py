@@ -233,7 +233,7 @@ def consensus_tree(
         if features is not None:
             observed, drawn = null_reference(data, features, n_draws, engine, seed)
             p_values = p_values_of(observed, drawn, len(of_clusters.merges))[::-1].copy()
-    placer = partial(place_all, data, Weights.given(weights, data.offsets), searched)
+    placer = partial(place_all, data, Weights.parse(weights, data.offsets), searched)
     return replace(of_clusters, p_values=p_values, placer=placer)
 
 
@@ -259,29 +259,29 @@ def search(
     purpose: str = "choosing n_clusters",
 ) -> Search:
     """Return the choice for an open ensemble, and the groups it is made of."""
-    given = Weights.given(weights, ensemble.offsets)
-    counts = None if given is None else given.partitions
-    least, most = 1, None
+    parsed = Weights.parse(weights, ensemble.offsets)
+    counts = None if parsed is None else parsed.partitions
+    low, high = 1, None
     if k_range is not None:
         if not isinstance(k_range, Sequence) or len(k_range) != 2:
             raise InvalidInputError(
                 f"k_range={k_range!r} is no range; give the least and the largest number, such as (2, 40).",
                 parameter="k_range",
             )
-        least = check_int("k_range[0]", k_range[0])
-        most = check_int("k_range[1]", k_range[1], at_least=least, at_most=max(ensemble.n_objects, least))
+        low = check_int("k_range[0]", k_range[0])
+        high = check_int("k_range[1]", k_range[1], at_least=low, at_most=max(ensemble.n_objects, low))
 
     def draw(drawing: Drawing, block: Block) -> Drawn:
         return drawing.of_block(block, ensemble.read(block.start, block.stop))
 
-    n, n_groups = ensemble.n_objects, max(grouping.FIRST_GROUPS, 2 * (most or 0))
+    n, n_groups = ensemble.n_objects, max(grouping.FIRST_GROUPS, 2 * (high or 0))
     is_full, n_drawn = False, 0
     while True:
         n_rows = min(grouping.rows_for(n_groups), n)
-        held = grouping.plan_bytes(ensemble, n_rows, n_groups, most or n_groups)
-        held += 2 * label_bytes(ensemble, n_rows)
+        n_bytes = grouping.plan_bytes(ensemble, n_rows, n_groups, high or n_groups)
+        n_bytes += 2 * label_bytes(ensemble, n_rows)
         per_result = label_bytes(ensemble, min(n_rows, ensemble.chunk_rows))
-        plan = MemoryPlan(held, block_label_bytes(ensemble), per_result)
+        plan = MemoryPlan(n_bytes, block_label_bytes(ensemble), per_result)
         plan.check(purpose, engine, ensemble, memory)
         if n_rows > n_drawn:  # a sample may have fewer objects than were asked for
             drawing, n_drawn = Drawing(ensemble, seed, n_rows, "n_clusters.sample", counts), n_rows
@@ -303,7 +303,7 @@ def search(
         if is_full or 2 * n_found <= n_groups or not is_many:
             break
         is_full, n_groups = cheap < 2 * n_groups, min(2 * n_groups, cheap)
-    searched = judge(sample, groups, n_groups, rows, least, most)
+    searched = judge(sample, groups, n_groups, rows, low, high)
     logger.info("%r", searched.choice)
     return searched
 
@@ -332,7 +332,7 @@ def judge(
     Without ``most``, a single cluster gives way to the best other number, if halves of the partitions
     agree on it more than half-way: even a continuum can be divided usefully.
     """
-    halves, (of_level, lives) = Halves.of(groups, sample.labels), levels_of(groups)
+    halves, (of_level, lives) = Halves.from_groups(groups, sample.labels), levels_of(groups)
     most_told = min(len(groups.table), max(n_groups // 2, 1))
     is_told = of_level <= most_told
     half_way = HALF_WAY if most is None else np.inf
@@ -384,8 +384,8 @@ def choice_of_tree(
     best = ranked[ranked > 1].tolist()
     if least == 1 and (evidence(table)[1:] <= lifetime[1]).all():
         best.insert(int(bool(best) and agreement[best[0]] >= half_way), 1)
-    chosen = best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1])
-    return NClustersChoice(*chosen, n_sampled=int(groups.sizes.sum()))
+    fields = best[0], best[1] if len(best) > 1 else None, table, float(lifetime[1])
+    return NClustersChoice(*fields, n_sampled=int(groups.sizes.sum()))
 
 
 def place_all(
@@ -393,7 +393,7 @@ def place_all(
 ) -> np.ndarray:
     """Return the clusters (n_objects,) int32 of all objects, given those of the leaves (G,) of a cut."""
     n, K, offsets = ensemble.n_objects, int(clusters.max()) + 1, ensemble.offsets
-    sample = searched.sample.given
+    sample = searched.sample.all_labels
     of_sample = np.append(clusters, -1)[searched.groups.groups]
     counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
     of_sample = grouping.most_probable(sample, offsets, counts, of_sample, left_out=True).astype(np.int32)
@@ -402,7 +402,7 @@ def place_all(
     labels = of_sample if is_whole else np.full(n, -1, np.int32)
     with open_engine(client) as engine:
         for _ in range(1 if is_whole else 2):
-            placement = Placement.of(T, sizes, offsets, weights)
+            placement = Placement.fit(T, sizes, offsets, weights)
 
             def place(part: tuple[Block, np.ndarray], placement: Placement = placement) -> tuple[Any, Any]:
                 block, current = part
@@ -431,10 +431,10 @@ def null_reference(
     (n_draws,). Both are partitions as `bigcons.generate` made those of the ensemble of ``features``. Raises
     InvalidInputError if it made none of them, or of other features.
     """
-    made_with = ensemble.provenance
-    while "generator" not in made_with and "from" in made_with:
-        made_with = made_with["from"]
-    make: Any = getattr(bigcons.generate, str(made_with.get("generator")), None)
+    provenance = ensemble.provenance
+    while "generator" not in provenance and "from" in provenance:
+        provenance = provenance["from"]
+    make: Any = getattr(bigcons.generate, str(provenance.get("generator")), None)
     fitted: Any = ensemble.generator
     if make is None or fitted is None:
         raise InvalidInputError(
@@ -442,8 +442,8 @@ def null_reference(
             "use one that bigcons.generate made of features, or leave features out.",
             parameter="features",
         )
-    taken = inspect.signature(make).parameters.keys() - {"features", "random_state", "client", "columns"}
-    options = {name: made_with[name] for name in taken & made_with.keys()}
+    names = inspect.signature(make).parameters.keys() - {"features", "random_state", "client", "columns"}
+    options = {name: provenance[name] for name in names & provenance.keys()}
     options |= {"n_partitions": ensemble.n_partitions, "standardize": False, "client": engine}
     data, parts = fitted.open(features), []
     if data.n_objects != ensemble.n_objects:
@@ -452,9 +452,9 @@ def null_reference(
             "those that it was made of.",
             parameter="features",
         )
-    chosen = draw_rows(data.n_objects, grouping.N_ROWS, seed, "null.sample")
+    sampled = draw_rows(data.n_objects, grouping.N_ROWS, seed, "null.sample")
     for block, rows in data.iterate(gaps=True, sparse=True):
-        rows = fitted.encoding.scaling.apply(rows[block.rows_of(chosen)])
+        rows = fitted.encoding.scaling.apply(rows[block.rows_of(sampled)])
         parts.append(rows if isinstance(rows, np.ndarray) else rows.toarray())
     points = np.concatenate(parts).astype(np.float64)  # as they were clustered
     center = points.mean(axis=0)
@@ -462,19 +462,19 @@ def null_reference(
 
     def evidence_in(points: np.ndarray) -> np.ndarray:
         """Return the largest evidence for 2, 3, ... clusters or more, 0 of more than are compared."""
-        made = make(points, **options, random_state=seed)
-        of_numbers = np.maximum(evidence(search(made, engine, seed).choice.table), 0.0)
+        reference = make(points, **options, random_state=seed)
+        of_numbers = np.maximum(evidence(search(reference, engine, seed).choice.table), 0.0)
         return np.append(np.maximum.accumulate(of_numbers[1:][::-1])[::-1], 0.0)
 
     drawn = np.empty(n_draws)
     with progress("draw references", n_draws + 1, "draws") as listener:
         observed = evidence_in(points)
         listener.advance(1)
-        for at in range(n_draws):
-            normal = generator(seed, "null.draws", at).normal(size=(len(points),) * 2)
+        for number in range(n_draws):
+            normal = generator(seed, "null.draws", number).normal(size=(len(points),) * 2)
             with one_thread(user_api="blas"):
                 of_one = center + normal @ deviations  # has the covariance of the points
-            drawn[at] = evidence_in(of_one)[0]
+            drawn[number] = evidence_in(of_one)[0]
             listener.advance(1)
     return observed, drawn
 

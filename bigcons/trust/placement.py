@@ -34,14 +34,14 @@ class ClusterSupport(NamedTuple):
 
     @classmethod
     def of_table(cls, clusters: pa.Table, values: np.ndarray) -> ClusterSupport:
-        """Return that of the clusters with these ascending labels (K,), by the table of `Trust`."""
-        known = cls.unknown(values.size)
+        """Return the support of the clusters with these ascending labels (K,), by the table of `Trust`."""
+        result = cls.unknown(values.size)
         names = ("cluster", "nearest", "support", "division")
         labels, nearest, support, division = (clusters[name].to_numpy() for name in names)
-        at, others = np.searchsorted(values, labels), np.searchsorted(values, nearest)
-        known.clusters[at] = support
-        known.divisions[at[nearest >= 0], others[nearest >= 0]] = division[nearest >= 0]
-        return known
+        rows, columns = np.searchsorted(values, labels), np.searchsorted(values, nearest)
+        result.clusters[rows] = support
+        result.divisions[rows[nearest >= 0], columns[nearest >= 0]] = division[nearest >= 0]
+        return result
 
     @classmethod
     def unknown(cls, n_clusters: int) -> ClusterSupport:
@@ -89,7 +89,7 @@ class Placement:
     """Factor of the evidence in memberships and confidence."""
 
     @classmethod
-    def of(cls, T: np.ndarray, sizes: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> Placement:
+    def fit(cls, T: np.ndarray, sizes: np.ndarray, offsets: np.ndarray, weights: Weights | None) -> Placement:
         """Return the evidence of labels from the objects T (B, K or more) and sizes (K,) of the clusters."""
         K = sizes.size
         with np.errstate(divide="ignore", invalid="ignore"):  # of clusters without objects
@@ -124,19 +124,19 @@ class Placement:
         return cls(offsets, weights, **{**evidence, "temperature": float(parts["temperature"][0])})
 
     def place(
-        self, labels: np.ndarray, clusters: np.ndarray | None, *, soft: bool = False, stays: bool = False
+        self, labels: np.ndarray, clusters: np.ndarray | None, *, soft: bool = False, fixed: bool = False
     ) -> Placed:
         """Return a block placed by the evidence; ``soft``: with memberships, tempered, and how far to trust.
 
-        ``clusters`` (rows,): those in which the evidence counts the objects, -1 for none; None if it counts
-        none. ``stays``: labels tell only how far to trust these, in which the objects are.
+        ``clusters`` (rows,): where the evidence counts the objects, -1 for nowhere; None if it counts no
+        object. ``fixed``: the objects stay in them, and labels tell only how far to trust that.
         """
         from bigcons.kernels.tree import UNPLACED, place
 
         rows, K, B = len(labels), self.prior.size, self.offsets[-1]
         current = np.full(rows, -1, np.int32) if clusters is None else clusters.astype(np.int32)
         assigned, memberships = np.empty(rows, np.int32), np.empty((rows if soft else 0, K), np.float32)
-        T, sizes, totals = np.zeros((0 if stays else B, padded(K))), np.zeros(K), np.zeros(2)
+        T, sizes, totals = np.zeros((0 if fixed else B, padded(K))), np.zeros(K), np.zeros(2)
         confidence, agreed = np.zeros(K), np.zeros((3, 2, K))
         stats = {"T": T, "sizes": sizes, "totals": totals, "confidence": confidence, "agreed": agreed}
         temperature = self.temperature if soft else 1.0
@@ -145,10 +145,10 @@ class Placement:
 
             labels = counted_labels(labels, self.weights)
             counted = np.flatnonzero(current >= 0)
-            own_k = current[counted]
+            numbers = current[counted]
             scores = csr_array(labels) @ self.rates[:, :K] + self.prior
-            own = csr_array(labels[counted] ** 2) @ self.without[:, :K]  # of an object's part, it is left out
-            scores[counted, own_k] += own[np.arange(counted.size), own_k]
+            shifts = csr_array(labels[counted] ** 2) @ self.without[:, :K]  # without the object itself
+            scores[counted, numbers] += shifts[np.arange(counted.size), numbers]
             scores *= temperature
             labeled: np.ndarray = np.asarray(labels.any(axis=1))
             assigned[:] = np.where(labeled, scores.argmax(axis=1), -1)
@@ -164,16 +164,16 @@ class Placement:
             return Placed(assigned, memberships, np.empty(0, TRUST_ROW), stats)
         if self.weights is not None and not (self.weights.partitions > 0).all():
             current[~are_labeled(labels, self.offsets, self.weights.partitions)] = UNPLACED
-        shares, other_shares = np.empty((2, rows if soft or stays else 0), np.float32)
-        others = np.empty(shares.size, np.int32)
+        shares, other_shares = np.empty((2, rows if soft or fixed else 0), np.float32)
+        runners_up = np.empty(shares.size, np.int32)
         place(
-            *(labels, current, stays, self.offsets, random_half(self.offsets.size - 1)),
+            *(labels, current, fixed, self.offsets, random_half(self.offsets.size - 1)),
             *(self.rates, self.without, self.prior, temperature),
-            *(assigned, memberships, shares, others, other_shares, *stats.values()),
+            *(assigned, memberships, shares, runners_up, other_shares, *stats.values()),
         )
         factor = support_factor(self.support)
         confidence *= factor
-        trusted = trust_rows(assigned[: shares.size], shares, others, other_shares, factor)
+        trusted = trust_rows(assigned[: shares.size], shares, runners_up, other_shares, factor)
         return Placed(assigned, memberships, trusted, stats)
 
     def memberships(self, labels: np.ndarray) -> np.ndarray:
@@ -211,9 +211,9 @@ def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tupl
     extra = EXTRA * sizes / sizes.sum()
     width = np.diff(offsets)
     of_partition = np.repeat(np.add.reduceat(table, offsets[:-1], axis=1), width, axis=1)
-    more = np.repeat(width, width) * extra[:, None]
-    rates = np.log((table + extra[:, None]) / (of_partition + more)).T
-    left_out = (np.maximum(table - 1, 0) + extra[:, None]) / (np.maximum(of_partition - 1, 0) + more)
+    added = np.repeat(width, width) * extra[:, None]
+    rates = np.log((table + extra[:, None]) / (of_partition + added)).T
+    left_out = (np.maximum(table - 1, 0) + extra[:, None]) / (np.maximum(of_partition - 1, 0) + added)
     left_out = np.log(left_out).T
     return np.ascontiguousarray(rates), np.ascontiguousarray(left_out)
 
@@ -258,11 +258,11 @@ def independent_share(
     if labels.dtype.kind == "f":
         expected, observed_variance = 0.0, 0.0
         for k in range(K):
-            own = labels[clusters == k].astype(np.float64)
-            evidence = own * (log_rates[:, k] - log_rates[:, following[k]])
-            evidence += own**2 * (own_log_rates[:, k] - log_rates[:, k])
-            evidence, seen = np.add.reduceat(evidence, offsets[:-1], axis=1), observed(own, offsets)
-            evidence -= seen * (evidence.sum(axis=0) / np.maximum(seen.sum(axis=0), 1))
+            rows = labels[clusters == k].astype(np.float64)
+            evidence = rows * (log_rates[:, k] - log_rates[:, following[k]])
+            evidence += rows**2 * (own_log_rates[:, k] - log_rates[:, k])
+            evidence, is_seen = np.add.reduceat(evidence, offsets[:-1], axis=1), observed(rows, offsets)
+            evidence -= is_seen * (evidence.sum(axis=0) / np.maximum(is_seen.sum(axis=0), 1))
             expected += float(((evidence**2).sum(axis=0) * of_one).sum())
             observed_variance += float((evidence.sum(axis=1) ** 2).sum())
         return float(min(ratio(expected, observed_variance, 1.0), 1.0))
@@ -271,7 +271,7 @@ def independent_share(
     means = np.add.reduceat(table.T * evidence, offsets[:-1], axis=0) / counts
     deviations = evidence - np.repeat(means, widths, axis=0)
     variances = np.add.reduceat(table.T * deviations**2, offsets[:-1], axis=0) / counts * of_one[:, None]
-    at = np.arange(clusters.size), clusters
-    observed_variance = ((incidence @ deviations)[at] ** 2).sum()
-    expected = (incidence @ np.repeat(variances, widths, axis=0))[at].sum()
+    cells = np.arange(clusters.size), clusters
+    observed_variance = ((incidence @ deviations)[cells] ** 2).sum()
+    expected = (incidence @ np.repeat(variances, widths, axis=0))[cells].sum()
     return float(min(ratio(expected, observed_variance, 1.0), 1.0))

@@ -72,7 +72,7 @@ class Halves(NamedTuple):
     """(2 n_pairs, M) bool: the partitions of each half; a partition is in one half whatever its weight."""
 
     @classmethod
-    def of(cls, groups: Groups, labels: np.ndarray) -> Halves:
+    def from_groups(cls, groups: Groups, labels: np.ndarray) -> Halves:
         """Return trees of halves over groups of the objects of ``labels`` (rows, M), or memberships.
 
         Each half takes the groups in an order of its own, so that halves do not agree by ties. Eight times
@@ -106,21 +106,21 @@ class Halves(NamedTuple):
         with progress("support by the halves", len(self.partitions), "halves") as listener:
             for in_half in self.partitions:
                 order = draw.permutation(len(groups))
-                given = offsets, self.labels[order], reliable
-                starts, half_labels, half_reliable = grouping.of_partitions(in_half, *given)
+                arrays = offsets, self.labels[order], reliable
+                starts, half_labels, half_reliable = grouping.of_partitions(in_half, *arrays)
                 if observed(half_labels, starts).any():
                     sample = Sample(half_labels, starts, counts[in_half], half_reliable)
                     tables = sample.tables(sizes.size, at_any_scale=True)
-                    other = grouping.merge_groups(*tables[2:], names=[name])[0][name]
+                    half_tree = grouping.merge_groups(*tables[2:], names=[name])[0][name]
                     shared = common_objects(groups[order], tables[0])
-                    shares.append(reproduced(trees[name], other, shared))
+                    shares.append(reproduced(trees[name], half_tree, shared))
                 listener.advance(1)
         if not shares:
             return Support(*np.full((2, len(trees[name].sides)), np.nan))
         errors = np.std(shares, axis=0, ddof=1) / np.sqrt(len(shares))
         return Support(np.mean(shares, axis=0), errors)
 
-    def agreement(self, names: Sequence[str], most: int) -> np.ndarray:
+    def agreement(self, names: Sequence[str], limit: int) -> np.ndarray:
         """Return how far the trees of halves agree on 1, 2, ... clusters, (len(names), most), from 0 to 1.
 
         By the mean over the pairs of halves; NaN if there are none. Groups that cost nothing to merge, whose
@@ -129,38 +129,38 @@ class Halves(NamedTuple):
         labels of all objects.
         """
         if not self.pairs:
-            return np.full((len(names), most), np.nan)
+            return np.full((len(names), limit), np.nan)
         labeled, counts, placed = self.groups.groups >= 0, self.groups.counts, []
         groups, G, labels = self.groups.groups[labeled], self.groups.sizes.size, self.labels[labeled]
         with progress("agreement of the halves", len(self.partitions), "halves") as listener:
             for in_half in self.partitions:
                 starts, half_labels = grouping.of_partitions(in_half, self.groups.offsets, labels)
-                known = half_labels, starts, counts[in_half], groups
-                placed.append(grouping.most_probable(*known, left_out=True, free_errors=True))
+                arguments = half_labels, starts, counts[in_half], groups
+                placed.append(grouping.most_probable(*arguments, left_out=True, free_errors=True))
                 listener.advance(1)
         # pairs of objects in one cluster of both, and of each
-        pairs_together = np.empty((3, len(self.pairs), len(names), most))
+        pairs_together = np.empty((3, len(self.pairs), len(names), limit))
         for (number, pair), (of_name, name) in product(enumerate(self.pairs), enumerate(names)):
-            shared, done = np.zeros((G, G)), [0, 0]
+            shared, n_merged = np.zeros((G, G)), [0, 0]
             rows = np.arange(2 * G - 1), np.arange(2 * G - 1)  # of the nodes in the tables
             np.add.at(shared, (placed[2 * number], placed[2 * number + 1]), 1.0)
             trees = pair[0].trees[name], pair[1].trees[name]
             tables, of_sides = (shared, shared.T), (shared.sum(axis=1), shared.sum(axis=0))
             joined = np.array([pairs_of(shared).sum(), *map(np.sum, map(pairs_of, of_sides))])
-            for K in range(max(most, G), 0, -1):
-                both = enumerate(zip(trees, tables, of_sides, rows, strict=True))
-                for at, (tree, table, sizes, row) in both:
+            for K in range(max(limit, G), 0, -1):
+                halves = enumerate(zip(trees, tables, of_sides, rows, strict=True))
+                for half, (tree, table, sizes, row) in halves:
                     n_equal = np.count_nonzero(tree.heights[1:] < 1e-12)
-                    for sides in tree.sides[done[at] : max(G - K, n_equal)]:
+                    for sides in tree.sides[n_merged[half] : max(G - K, n_equal)]:
                         kept, merged = row[sides]
-                        row[G + done[at]] = kept
+                        row[G + n_merged[half]] = kept
                         joined[0] += table[kept] @ table[merged]
-                        joined[1 + at] += sizes[kept] * sizes[merged]
-                        for of in (table, sizes):
-                            of[kept] += of[merged]
-                            of[merged] = 0.0
-                        done[at] += 1
-                if most >= K:
+                        joined[1 + half] += sizes[kept] * sizes[merged]
+                        for array in (table, sizes):
+                            array[kept] += array[merged]
+                            array[merged] = 0.0
+                        n_merged[half] += 1
+                if limit >= K:
                     pairs_together[:, number, of_name, K - 1] = joined
         in_both, in_one, in_other = pairs_together
         indices = adjusted_rand_of_pairs(in_both, in_one, in_other, pairs_of(groups.size))
@@ -176,13 +176,13 @@ class Halves(NamedTuple):
         is_several = numbers_of_large(tree.sides, groups.sizes, least_objects(groups.sizes)) > 1
         n_of_one = int(np.argmax(np.append(is_several, True)))  # levels until its outliers have fallen out
         of_groups = tree.cut(n_of_one)
-        among = of_groups == np.argmax(np.bincount(of_groups, groups.sizes))
+        main = of_groups == np.argmax(np.bincount(of_groups, groups.sizes))
         of_halves = (half.distinct for pair in self.pairs for half in pair)
-        of_all, *others = (
-            np.where(np.isfinite(of), of, 0.0)[among][:, among] for of in (groups.distinct, *of_halves)
+        of_all, *distances = (
+            np.where(np.isfinite(table), table, 0.0)[main][:, main] for table in (groups.distinct, *of_halves)
         )
         distinct = np.zeros(2)
-        for one, two in zip(others[::2], others[1::2], strict=True):
+        for one, two in zip(distances[::2], distances[1::2], strict=True):
             distinct += one.max() + two.max(), two.flat[one.argmax()] + one.flat[two.argmax()]
         largest = float(of_all.max()) * float(ratio(distinct[1], distinct[0], 1.0))
         return max(largest - float(tree.heights[-n_of_one]), 0.0)
@@ -199,8 +199,8 @@ class Halves(NamedTuple):
         do not tell, they stay.
         """
         (groups, of_groups, table, offsets, counts, *_), K = self.groups, n_clusters
-        given = np.flatnonzero(clusters >= 0)
-        clusters, weights = clusters[given], np.asarray(confidence, np.float64)[given]
+        rows = np.flatnonzero(clusters >= 0)
+        clusters, weights = clusters[rows], np.asarray(confidence, np.float64)[rows]
         halves = [half for pair in self.pairs for half in pair]
         least = grouping.fewest_objects(int(of_groups.sum()), K)
         cuts = [
@@ -211,10 +211,10 @@ class Halves(NamedTuple):
         for key, top in {top.tobytes(): top for of_half in cuts for _, top in of_half}.items():
             of_clusters = np.zeros((n := int(top.max()) + 1, table.shape[1]))
             np.add.at(of_clusters, top, table)
-            placement = Placement.of(of_clusters.T, np.bincount(top, of_groups, n), offsets, counted)
+            placement = Placement.fit(of_clusters.T, np.bincount(top, of_groups, n), offsets, counted)
             placement = replace(placement, prior=np.zeros(n))
             placed = placement.place(self.labels, np.append(top, -1)[groups])
-            objects[key] = placed.clusters[given]
+            objects[key] = placed.clusters[rows]
         sizes, scores = np.bincount(clusters, weights, K), np.zeros((K, 1 + K))
         # of each cluster among all objects, and among those of it and of each
         total = np.column_stack([np.full(K, sizes.sum()), sizes[:, None] + sizes])
@@ -225,8 +225,8 @@ class Halves(NamedTuple):
                 for of_half in cuts
             ]
             for (in_one, one), (in_two, two) in zip(proposals[::2], proposals[1::2], strict=True):
-                both = in_one & in_two
-                shared = np.bincount(clusters[both], weights[both], K)[:, None]
+                is_shared = in_one & in_two
+                shared = np.bincount(clusters[is_shared], weights[is_shared], K)[:, None]
                 of_three = np.array([of_cluster, one, two])
                 # the mean share of the three in their intersection, and that of independent ones
                 share = ratio(3.0 * shared, of_three.sum(axis=0), 0.0)
@@ -247,8 +247,8 @@ def proposed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return what a half proposes for each of K clusters: of its trees, the clade most like it.
 
-    Which objects (n,) bool are in what is proposed for their own cluster; and the weight (K, 1 + K) of what
-    is proposed, and of that in the cluster and each one.
+    Returns which objects (n,) bool are in the clade of their own cluster, and the weight (K, 1 + K) of each
+    clade: of all its objects, and of those that are in its cluster or in each other one.
 
     Most like, by Dice's coefficient, the objects (n,) in ``clusters`` (n,), by ``weights`` (n,), of ``sizes``
     (K,) in all. ``cuts``: trees, the cluster (G,) of each group at their foot, and that (n,) of each object,
@@ -257,26 +257,26 @@ def proposed(
     K = sizes.size
     best, has_own, inside = np.full(K, -1.0), np.zeros(clusters.size, bool), np.zeros((K, K))
     for tree, top, placed in cuts:
-        n, at = int(top.max()) + 1, placed >= 0
+        n, rows = int(top.max()) + 1, placed >= 0
         of_nodes = node_sums(tree.sides, np.eye(n, dtype=bool)[top])
         clades = of_nodes[tree.sides[len(top) - n :].T.ravel() if n > 1 else [-1]]
-        objects = np.bincount(placed[at] * K + clusters[at], weights[at], n * K).reshape(-1, K)
+        objects = np.bincount(placed[rows] * K + clusters[rows], weights[rows], n * K).reshape(-1, K)
         shared = clades @ objects
-        alike = ratio(2.0 * shared, shared.sum(axis=1)[:, None] + sizes, 0.0).round(12)
-        chosen, most = alike.argmax(axis=0), alike.max(axis=0)
-        is_better = most > best
-        is_in = np.pad(clades[chosen], ((0, 0), (0, 1)))  # and of -1, in none
-        inside[is_better] = shared[chosen[is_better]]
+        likeness = ratio(2.0 * shared, shared.sum(axis=1)[:, None] + sizes, 0.0).round(12)
+        nodes, highest = likeness.argmax(axis=0), likeness.max(axis=0)
+        is_better = highest > best
+        is_in = np.pad(clades[nodes], ((0, 0), (0, 1)))  # and of -1, in none
+        inside[is_better] = shared[nodes[is_better]]
         has_own = np.where(is_better[clusters], is_in[clusters, placed], has_own)
-        best = np.maximum(best, most)
+        best = np.maximum(best, highest)
     return has_own, np.column_stack([inside.sum(axis=1), inside.diagonal()[:, None] + inside])
 
 
-def common_objects(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def common_objects(groups: np.ndarray, other_groups: np.ndarray) -> np.ndarray:
     """Return how many objects groups (rows,) of two kinds share, (G, H) float64; -1 is in none."""
-    table = np.zeros((int(first.max()) + 1, int(second.max()) + 1))
-    both = (first >= 0) & (second >= 0)
-    np.add.at(table, (first[both], second[both]), 1.0)
+    table = np.zeros((int(groups.max()) + 1, int(other_groups.max()) + 1))
+    is_shared = (groups >= 0) & (other_groups >= 0)
+    np.add.at(table, (groups[is_shared], other_groups[is_shared]), 1.0)
     return table
 
 
@@ -294,9 +294,9 @@ def reproduced(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
         return best
     n_objects, inside = table[:, -1:], table[:, :-1]
     sizes = inside[-1]
-    for one, rest in (sides.T, sides.T[::-1]):
-        one_in, rest_in = inside[one], inside[rest]
-        of_one = one_in / np.maximum(n_objects[one] + sizes - one_in, 1.0)
-        of_rest = (n_objects[rest] - rest_in) / np.maximum(n_objects[rest] + n_objects[one] - one_in, 1.0)
-        best = np.maximum(best, np.minimum(of_one, of_rest).max(axis=1))
+    for near, far in (sides.T, sides.T[::-1]):
+        in_near, in_far = inside[near], inside[far]
+        of_near = in_near / np.maximum(n_objects[near] + sizes - in_near, 1.0)
+        of_far = (n_objects[far] - in_far) / np.maximum(n_objects[far] + n_objects[near] - in_near, 1.0)
+        best = np.maximum(best, np.minimum(of_near, of_far).max(axis=1))
     return best

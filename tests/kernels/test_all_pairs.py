@@ -43,7 +43,7 @@ def problems(draw, most_clusters=4):
 
 
 def state_of(labels, offsets, Y, weights=None):
-    return agreement_sums(labels, offsets, Y, None if weights is None else Weights.of(weights, offsets))
+    return agreement_sums(labels, offsets, Y, None if weights is None else Weights.build(weights, offsets))
 
 
 def brute_force(labels, Y, weights=None):

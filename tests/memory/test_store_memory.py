@@ -154,7 +154,7 @@ def draw(ensemble, out, **others):
 
 def solve(pairs, folder, memory):
     table, engine = PairTable.open(pairs), SerialEngine()
-    near = pcc.Neighborhoods.of(table, pcc.cut_blocks(table), engine, resolve_divergence("l2"))
+    near = pcc.Neighborhoods.from_pairs(table, pcc.cut_blocks(table), engine, resolve_divergence("l2"))
     pcc.check_tasks(near, 2, engine, DataBudget(memory))
     run = Run(table, near.blocks, engine, 0, 1, 1e-3)
     run.arrays = FileBlocks(folder, 2)

@@ -60,7 +60,7 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
     given = data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=M, max_size=M))
     offsets = np.cumsum([0, *(labels.max(axis=0) + 1)])
     known = counted(labels, clusters, K)
-    placement = replace(Placement.of(*known, offsets, Weights.given(given, offsets)), temperature=temper)
+    placement = replace(Placement.fit(*known, offsets, Weights.parse(given, offsets)), temperature=temper)
     carried = clusters if own else None
     expected = [naive.scores(labels, clusters, i, K, given, own=own) for i in range(n)]
     for rows in (labels, incidence(labels).astype(np.float32)):

@@ -65,7 +65,7 @@ def solve_listed(
     """Solve a table of pairs from memberships (n, K), in the blocks given or those that PCC cuts."""
     engine, start = engine or SerialEngine(), np.asarray(start, np.float32)
     blocks = cut_blocks(table) if blocks is None else blocks
-    near = Neighborhoods.of(table, blocks, engine, resolve_divergence(divergence))
+    near = Neighborhoods.from_pairs(table, blocks, engine, resolve_divergence(divergence))
     if memory is not None:
         check_tasks(near, n_clusters, engine, DataBudget(memory))
     run = Run(table, near.blocks, engine, seed, max_passes, tol, snapshots=snapshots)

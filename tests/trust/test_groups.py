@@ -238,7 +238,7 @@ def test_groups__of_fine_base_clusters_take_no_more_than_planned():
     tracemalloc.start()
     try:
         found = Sample(labels, ensemble.offsets).groups(200)
-        Halves.of(found, labels).agreement(["distinctness"], 30)
+        Halves.from_groups(found, labels).agreement(["distinctness"], 30)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

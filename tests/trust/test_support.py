@@ -194,7 +194,7 @@ def test_confidence__of_parts_of_a_class_is_low_and_that_of_classes_stays_high(s
 
 def halves_of(labels):
     groups = Sample(labels, Ensemble.from_labels(labels).offsets).groups(30)
-    return Halves.of(groups, labels)
+    return Halves.from_groups(groups, labels)
 
 
 @pytest.mark.parametrize("name", TREES)
