@@ -98,13 +98,13 @@ def _installed() -> tuple[dict[str, type[Any]], dict[str, str]]:
 
     methods: dict[str, type[Any]] = {}
     faults: dict[str, str] = {}
-    taken = {*_REGISTRY, *_HOMES}
+    names = {*_REGISTRY, *_HOMES}
     for point in entry_points(group="bigcons.methods"):
         try:
             method = point.load()
             if not (issubclass(method, __getattr__("ConsensusClusterer")) and hasattr(method, "info")):
                 raise TypeError("a method is a subclass of bigcons.ConsensusClusterer with an info")
-            if taken & {point.name, method.__name__} or point.name != point.name.lower():
+            if names & {point.name, method.__name__} or point.name != point.name.lower():
                 raise ValueError("a method has a name in lower case and a class that no other has")
         except Exception as error:  # whatever the import of another package raises
             package = point.value if point.dist is None else f"{point.dist.name} {point.dist.version}"
@@ -112,7 +112,7 @@ def _installed() -> tuple[dict[str, type[Any]], dict[str, str]]:
             fault = f"method {point.name!r} of the package {package} cannot be used ({why}); update or "
             faults[point.name] = f"{fault}uninstall the package."
             continue
-        taken |= {point.name, method.__name__}
+        names |= {point.name, method.__name__}
         methods[point.name] = method
     return methods, faults
 
@@ -121,30 +121,30 @@ class _Methods(Mapping[str, "type[Any]"]):
     """Classes by name, each imported when it is first asked for; those of other packages come last."""
 
     def __getitem__(self, name: str) -> type[Any]:
-        given: Any = name  # a method, its estimator or a misspelled name
-        key = given if isinstance(given, str) else ""
+        value: Any = name  # a method, its estimator or a misspelled name
+        key = value if isinstance(value, str) else ""
         if key in _REGISTRY:
             method: type[Any] = __getattr__(_REGISTRY[key].partition(":")[2])
             return method
-        others, faults = _installed()
-        if key in others:
-            return others[key]
+        installed, faults = _installed()
+        if key in installed:
+            return installed[key]
         from bigcons.errors import InvalidInputError, UnknownMethodError, nearest
 
         if key in faults:
             raise InvalidInputError(faults[key], parameter="method")
-        kind = given if isinstance(given, type) else type(given)
+        kind = value if isinstance(value, type) else type(value)
         of_class = {home.partition(":")[2]: method for method, home in _REGISTRY.items()}
-        known = (*_REGISTRY, *others)
-        raise UnknownMethodError(name, known, of_class.get(kind.__name__) or nearest(str(name), known))
+        names = (*_REGISTRY, *installed)
+        raise UnknownMethodError(name, names, of_class.get(kind.__name__) or nearest(str(name), names))
 
     def __iter__(self) -> Iterator[str]:
         from bigcons.errors import warn_user
 
-        others, faults = _installed()
+        installed, faults = _installed()
         for fault in faults.values():
             warn_user(fault, UserWarning)
-        return iter((*_REGISTRY, *others))
+        return iter((*_REGISTRY, *installed))
 
     def __len__(self) -> int:
         return len(_REGISTRY) + len(_installed()[0])

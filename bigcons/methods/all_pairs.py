@@ -105,8 +105,8 @@ def add_changes(a: Change, b: Change) -> Change:
 def objective_change(sums: AgreementSums, change: AgreementSums) -> float:
     """Return the exact change of the objective where the sums change by ``change``."""
     agreement = 2.0 * sums.dot(sums.S, change.S) + sums.dot(change.S, change.S) - change.squares
-    together = 2.0 * sums.inner(sums.T, change.T) + sums.inner(change.T, change.T) - change.quartics
-    return float(-agreement + 0.5 * together)
+    products = 2.0 * sums.inner(sums.T, change.T) + sums.inner(change.T, change.T) - change.quartics
+    return float(-agreement + 0.5 * products)
 
 
 # The passes
@@ -278,12 +278,12 @@ def normalized(rows: np.ndarray) -> np.ndarray:
 
 
 def solve_sample(
-    run: Run, clusters: np.ndarray, n_clusters: int, n_init: int, weights: Weights | None, more: np.ndarray
+    run: Run, clusters: np.ndarray, n_clusters: int, n_init: int, weights: Weights | None, larger: np.ndarray
 ) -> Solved:
     """Solve the sample of a run from ``n_init`` starts, first from ``clusters`` (rows,); keep the best.
 
     That start is near the clusters, and uniform where they are -1. The squared divergence is over all pairs.
-    A larger sample, ``more`` (rows, M), is placed by the solution and solved in turn.
+    A larger sample, ``larger`` (rows, M), is placed by the solution and solved in turn.
     """
     labels, offsets, seed = run.sample, run.data.offsets, run.seed
     crisp = np.full((len(clusters), n_clusters), 1.0 / n_clusters, np.float32)
@@ -291,8 +291,8 @@ def solve_sample(
     first = softened(crisp)
 
     def solve_start(number: int) -> Solved:
-        drawn = first if number == 0 else dirichlet(len(labels), n_clusters, seed, number)
-        return descend(labels, offsets, drawn, weights, *RANKING)
+        memberships = first if number == 0 else dirichlet(len(labels), n_clusters, seed, number)
+        return descend(labels, offsets, memberships, weights, *RANKING)
 
     best, objectives = first, [np.inf]
     with progress("starts of PCC", n_init, "starts") as listener:
@@ -303,9 +303,9 @@ def solve_sample(
             listener.advance(1)
     # so far that extending the best start takes no further passes over all objects
     solved = descend(labels, offsets, best, weights, 200, 1e-4)
-    if len(more) > len(labels):
-        placed = best_memberships(solved.sums.scaled(len(more) / len(labels)), offsets, more)
-        solved = descend(more, offsets, placed, weights, *RANKING)  # the passes over all objects do the rest
+    if len(larger) > len(labels):
+        placed = best_memberships(solved.sums.scaled(len(larger) / len(labels)), offsets, larger)
+        solved = descend(larger, offsets, placed, weights, *RANKING)  # passes over all objects do the rest
     return solved._replace(start_objectives=objectives[1:])
 
 

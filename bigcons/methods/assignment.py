@@ -22,10 +22,10 @@ from bigcons.memory import DEFAULT_DATA_BYTES, MOST_BYTES
 from bigcons.methods.base import MethodInfo
 from bigcons.methods.pass_clusterer import (
     PassClusterer,
+    checked_clusters,
     count_given,
     expected_counts,
     first_partition,
-    given_clusters,
     spread,
 )
 from bigcons.run.engine import Engine, one_thread, stop_if_cancelled
@@ -149,12 +149,12 @@ class CategoryUtility(Tables):
         """Return the utility of the clusters just formed, partitions weighted by the objects they label."""
         T = stats["T"][:, : self.n_clusters]
         overall = T.sum(axis=1)
-        together = T * shares(T, self.offsets)
-        apart = overall * shares(overall[:, None], self.offsets)[:, 0]
+        by_cluster = T * shares(T, self.offsets)
+        baseline = overall * shares(overall[:, None], self.offsets)[:, 0]
         if self.weights is not None:
-            together *= self.weights.base_clusters[:, None]
-            apart *= self.weights.base_clusters
-        return float(together.sum() - apart.sum()) / float(stats["totals"][3])
+            by_cluster *= self.weights.base_clusters[:, None]
+            baseline *= self.weights.base_clusters
+        return float(by_cluster.sum() - baseline.sum()) / float(stats["totals"][3])
 
 
 class EntropyUtility(Tables):
@@ -238,10 +238,10 @@ class IntegerLabels(Tables):
         from sklearn.cluster import kmeans_plusplus
 
         draw = generator(seed, "start.kmeans", number)
-        seen = labels >= 0
-        means = np.where(seen, labels, 0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+        is_labeled = labels >= 0
+        means = np.where(is_labeled, labels, 0).sum(axis=0) / np.maximum(is_labeled.sum(axis=0), 1)
         lengths = np.ones(len(means)) if self.weights is None else np.sqrt(self.weights.partitions)
-        points = lengths * np.where(seen, labels, means)
+        points = lengths * np.where(is_labeled, labels, means)
         centers, _ = kmeans_plusplus(points, self.n_clusters, random_state=int(draw.integers(2**31)))
         table = self._padded(self._closeness((centers / np.where(lengths > 0, lengths, 1.0)).T))
         return {"table": table, "bias": np.zeros(self.n_clusters)}, np.full((len(labels), 1), -1, np.int32)
@@ -472,9 +472,9 @@ class IVC(PassClusterer):
         """Return the clusters given, or the rule of the starts."""
         if not isinstance(self.init, str):
             names = "'partition', 'random'"
-            return given_clusters(self.init, ensemble.n_objects, self.n_clusters, names)
-        chosen = check_choice("init", self.init, ("partition", "random"))
-        if chosen == "partition":
+            return checked_clusters(self.init, ensemble.n_objects, self.n_clusters, names)
+        rule = check_choice("init", self.init, ("partition", "random"))
+        if rule == "partition":
             return first_partition
         return lambda labels, n_clusters, seed, number: generator(seed, "start.random", number).integers(
             n_clusters, size=len(labels), dtype=np.int32
@@ -626,10 +626,10 @@ class IPC(IVC):
         remedy = "use normalize='all' or the method ipvc"
         similarity = shares_of_pairs("IPC", ensemble, engine, self.memory, remedy)
         labels, first = ensemble.read(0, ensemble.n_objects), self._first_clusters(ensemble)
-        labeled, is_given = np.asarray((labels >= 0).any(axis=1)), isinstance(first, np.ndarray)
+        labeled, is_fixed = np.asarray((labels >= 0).any(axis=1)), isinstance(first, np.ndarray)
 
         def restart(number: int) -> tuple[np.ndarray, list[Record], bool]:
-            clusters: Any = first if is_given else first(labels, self.n_clusters, seed, number)  # type: ignore[operator]
+            clusters: Any = first if is_fixed else first(labels, self.n_clusters, seed, number)  # type: ignore[operator]
             records: list[Record] = []
             with one_thread(user_api="blas"):
                 while len(records) < self.max_iter:
@@ -640,7 +640,7 @@ class IPC(IVC):
                         return clusters, records, True
             return clusters, records, False
 
-        starts = engine.map(restart, range(1 if is_given else self.n_init))
+        starts = engine.map(restart, range(1 if is_fixed else self.n_init))
         best, objectives = best_start(starts, lambda result: result[1][-1]["objective"])
         clusters, records, converged = best
         self._set_results(records, objectives, converged=converged)
@@ -652,8 +652,8 @@ def shares_of_pairs(
 ) -> np.ndarray:
     """Return the co-association c/N (n, n) float32, 0 where no partition labels both, if memory allows."""
     n = ensemble.n_objects
-    what, plan = f"{name} of {n:,} objects with c/N", MemoryPlan(20 * n**2)  # counts, shares, temporaries
-    plan.check(what, engine, ensemble, memory, f", or {remedy}", limit=DEFAULT_DATA_BYTES)
+    subject, plan = f"{name} of {n:,} objects with c/N", MemoryPlan(20 * n**2)  # counts, shares, temporaries
+    plan.check(subject, engine, ensemble, memory, f", or {remedy}", limit=DEFAULT_DATA_BYTES)
     n_agree, n_seen = dense(ensemble, memory=MOST_BYTES, client=engine)
     return np.divide(n_agree, n_seen, out=np.zeros(n_agree.shape, np.float32), where=n_seen > 0)
 
@@ -673,8 +673,8 @@ def move_all(
     is_best = means >= means.max(axis=1, keepdims=True) - 1e-6
     best = is_best.argmax(axis=1).astype(np.int32)
     rows = np.arange(clusters.size)
-    stays = (clusters >= 0) & is_best[rows, clusters]
-    moved = np.where(stays, clusters, best)
+    is_kept = (clusters >= 0) & is_best[rows, clusters]
+    moved = np.where(is_kept, clusters, best)
     moved[~labeled] = -1
     n_moved = float(np.count_nonzero(moved != clusters))
     worth = float(means[rows, moved][labeled].sum())

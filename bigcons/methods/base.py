@@ -219,7 +219,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 if finished.has_placing and self.places():
                     self.take_placing(finished, ensemble)
             else:
-                with self._chosen(ensemble, engine, seed, output):
+                with self._with_auto(ensemble, engine, seed, output):
                     self._n_columns: Any = self.n_clusters
                     self._solve(ensemble, engine, seed, output)
         return self
@@ -253,37 +253,37 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         self._check_n_clusters(self.n_clusters, ensemble.n_objects)
         self._begin(ensemble)
         output = Output(out, overwrite=False, resume=True, fingerprint={})
-        asked = self.n_clusters
+        setting = self.n_clusters
 
         def check(n_clusters: Any) -> None:
             self.n_clusters = n_clusters
             with (
                 suppress(LabelsNeededError),
                 open_engine(self.client) as engine,
-                self._chosen(ensemble, engine, 0, output),
+                self._with_auto(ensemble, engine, 0, output),
             ):
                 self._solve(ensemble, engine, 0, output)
 
-        numbers = (asked, min(FIRST_GROUPS, ensemble.n_objects)) if isinstance(asked, str) else (asked,)
+        numbers = (setting, min(FIRST_GROUPS, ensemble.n_objects)) if isinstance(setting, str) else (setting,)
         try:
             check_all(partial(check, number) for number in numbers)
         finally:
-            self.n_clusters = asked
+            self.n_clusters = setting
 
     @abstractmethod
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
         """Check the method's own parameters, solve, set the method's own results and call `_publish`."""
 
-    def _check_n_clusters(self, given: Any, n_objects: int) -> None:
+    def _check_n_clusters(self, number: Any, n_objects: int) -> None:
         """Refuse a number that is not from 1 to that of the objects; "auto", unless the method chooses."""
-        if isinstance(given, str) and given == "auto":
+        if isinstance(number, str) and number == "auto":
             if self.chooses:
                 return
             words = f"{type(self).__name__} does not choose n_clusters; take it from choose_n_clusters."
             raise InvalidInputError(words, parameter="n_clusters")
-        if check_int("n_clusters", given, or_auto=self.chooses) > n_objects:
+        if check_int("n_clusters", number, or_auto=self.chooses) > n_objects:
             raise InvalidInputError(
-                f"n_clusters={given} but there are n_objects={n_objects}; use at most {n_objects} clusters."
+                f"n_clusters={number} but there are n_objects={n_objects}; use at most {n_objects} clusters."
             )
 
     def _check_memory_plan(
@@ -305,8 +305,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         in_memory = out is None and engine.shares_memory
         if in_memory:
             remedy = f" or write the result to a store with out={',' if remedy else ''}{remedy}"
-        needed = plan(ensemble, engine, in_memory=in_memory)
-        needed.check(type(self).__name__, engine, ensemble, memory, remedy)
+        memory_plan = plan(ensemble, engine, in_memory=in_memory)
+        memory_plan.check(type(self).__name__, engine, ensemble, memory, remedy)
 
     def _partition_weights(self) -> np.ndarray | None:
         """Return the weights (n_partitions,) by which partitions count, None where all count the same."""
@@ -315,26 +315,26 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     # The choice of the number of clusters inside a fit, and what it tells of the structure of the labels
 
     @contextmanager
-    def _chosen(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> Iterator[None]:
+    def _with_auto(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> Iterator[None]:
         """Set ``n_clusters``, if it is "auto", to the number chosen, for a ``with`` block.
 
         The choice is ``n_clusters_choice_`` and ``tree_``; in the block ``_search`` has what it is made of.
         """
-        asked = self.n_clusters
-        if isinstance(asked, str):
+        setting = self.n_clusters
+        if isinstance(setting, str):
             weights = getattr(self, "weights", None)
             weights = None if isinstance(weights, str) else weights
-            found = search(ensemble, engine, seed, weights=weights, memory=self.memory)
-            self._judge_structure(found)
-            self.n_clusters_choice_: NClustersChoice = found.choice
-            self.tree_: ClusterTree = tree_of(found, ensemble.n_objects, getattr(self, "_trees", TREES))
-            self.n_clusters = found.choice.n_clusters
+            searched = search(ensemble, engine, seed, weights=weights, memory=self.memory)
+            self._judge_structure(searched)
+            self.n_clusters_choice_: NClustersChoice = searched.choice
+            self.tree_: ClusterTree = tree_of(searched, ensemble.n_objects, getattr(self, "_trees", TREES))
+            self.n_clusters = searched.choice.n_clusters
         try:
             if out is not None and self.info.soft:
                 out.warn_of_size(ensemble.n_objects, self.n_clusters)
             yield
         finally:
-            self.n_clusters, self._search = asked, None
+            self.n_clusters, self._search = setting, None
 
     def _judge_sample(self, rows: np.ndarray, sample: Sample | None) -> NClustersChoice | None:
         """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is needed.
@@ -350,28 +350,28 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if sample is not None and len(rows) >= least * self.n_clusters:
             n_groups = n_groups_for(self.n_clusters)
             groups = sample.groups(n_groups, at_any_scale=True)
-            found = judge(sample, groups, n_groups, rows)
-            self._judge_structure(found)
-            return found.choice if self.n_clusters > 1 else None
+            searched = judge(sample, groups, n_groups, rows)
+            self._judge_structure(searched)
+            return searched.choice if self.n_clusters > 1 else None
         if self.n_clusters > 1:
-            why, remedy = f"are fewer than {least} for each of {self.n_clusters:,} clusters", ""
+            reason, remedy = f"are fewer than {least} for each of {self.n_clusters:,} clusters", ""
             if sample is None:
-                why = "have too few labels for each of so many base clusters"
+                reason = "have too few labels for each of so many base clusters"
                 remedy = " Partitions into fewer clusters show it."
             warn_user(
                 f"whether the labels have cluster structure is not known: the {len(rows):,} sampled objects "
-                f"{why}, and confidence does not count whether clusters are real.{remedy}"
+                f"{reason}, and confidence does not count whether clusters are real.{remedy}"
                 f"{self._features_in_words()}",
                 errors.NoStructureWarning,
             )
         return None
 
-    def _judge_structure(self, found: Search) -> None:
+    def _judge_structure(self, searched: Search) -> None:
         """Keep a search, to judge clusters by, and tell whether any number of clusters stands out.
 
         Warn if none does; a single cluster that was asked for gives no warning.
         """
-        self._search, choice = found, found.choice
+        self._search, choice = searched, searched.choice
         if self.n_clusters == 1:
             return
         self.has_structure_ = choice.is_clear
@@ -425,8 +425,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
     def _take_finished(self, finished: Consensus, output: Output) -> None:
         """Set the stored results of a finished run of the same parameters and labels; refuse any other."""
-        asked = self._provenance(output)["run"]
-        refuse_other(output.path, differences(finished.provenance.get("run", {}), asked))
+        current = self._provenance(output)["run"]
+        refuse_other(output.path, differences(finished.provenance.get("run", {}), current))
         logger.info("%s holds the finished result of this run: nothing to solve", output.path)
         runs.clear_finished(output)
         self._take_stored(finished)
@@ -485,7 +485,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             add=add,
         )
 
-        how: dict[str, Any] = {"search": self._search, "n_clusters": K}
+        options: dict[str, Any] = {"search": self._search, "n_clusters": K}
         if out is None:
             self.labels_, memberships, rows = results.hold()
             if memberships is not None:
@@ -496,7 +496,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 self._trust = Trust(sure, second, second_sure, *tables(results))
             elif trust is not None:
                 codes = results.codes_of(self.labels_)
-                self._trust = confidence.Evidence(ensemble, *codes, trust, **how).trust()
+                self._trust = confidence.Evidence(ensemble, *codes, trust, **options).trust()
             return
         with (
             ExitStack() as committing,
@@ -516,7 +516,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 writer.describe_trust(*tables(results))
             elif trust is not None:
                 codes = results.codes_of(writer.arrays["labels"])
-                confidence.Evidence(ensemble, *codes, trust, **how).write(writer)
+                confidence.Evidence(ensemble, *codes, trust, **options).write(writer)
             writer.describe(
                 history=getattr(self, "history_", None),
                 parameters={"method": type(self).__name__, **self.get_params(deep=False)},
@@ -551,9 +551,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         tenth of an equal share, if this is at least two objects.
         """
         self._order: np.ndarray = results.order
-        counted = runs.count_clusters(results.sizes)
-        self.n_clusters_: int = counted["n_clusters"]
-        self.n_tiny_clusters_: int = counted["n_tiny_clusters"]
+        counts = runs.count_clusters(results.sizes)
+        self.n_clusters_: int = counts["n_clusters"]
+        self.n_tiny_clusters_: int = counts["n_tiny_clusters"]
         K: Any = self.n_clusters  # of some methods None or several
         n_objects = int(results.sizes.sum())
         if self._is_limit or getattr(self, "min_size", None) or not isinstance(K, (int, np.integer)):
@@ -578,16 +578,16 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
         For a stored result, a dask array that reads them.
         """
-        only = "only soft methods have them, once fitted."
-        return self._stored_with("memberships_", only, soft=True).dask_memberships()
+        remedy = "only soft methods have them, once fitted."
+        return self._stored_with("memberships_", remedy, soft=True).dask_memberships()
 
     def _stored_with(self, name: str, remedy: str, *, soft: bool = False) -> Consensus:
         """Return the stored result, with memberships if ``soft``; raise AttributeError without one."""
-        found: Consensus | None = getattr(self, "_stored", None)
-        if found is None or (soft and not found.has_memberships):
+        consensus: Consensus | None = getattr(self, "_stored", None)
+        if consensus is None or (soft and not consensus.has_memberships):
             # of an object, Python would suggest another name
             raise AttributeError(f"{type(self).__name__} has no {name}; {remedy}", name=name)
-        return found
+        return consensus
 
     def __sklearn_is_fitted__(self) -> bool:
         return "labels_" in vars(self) or getattr(self, "_stored", None) is not None
@@ -673,8 +673,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             def write(block: Block, labels: np.ndarray, memberships: np.ndarray | None) -> Any:
                 return write_rows(arrays, block.start, {"labels": labels, "memberships": memberships})
 
-            for written in self._placed(ensemble, write):
-                writer.note(written)
+            for chunk_sums in self._placed(ensemble, write):
+                writer.note(chunk_sums)
             source = ensemble.path or origin(x)
             writer.describe(provenance={"ensemble": source, "predicted_by": repr(self)})
         return Consensus.open(out).labels
@@ -697,8 +697,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         ignored. Cost: as `predict`, and a pass.
         """
         ensemble = self._labels_of(x)
-        how: dict[str, Any] = {"weighted": True, "weights": self._partition_weights(), "client": self.client}
-        return average_criterion("adjusted_rand", ensemble, self.predict(ensemble), **how)
+        mode: dict[str, Any] = {"weighted": True, "weights": self._partition_weights(), "client": self.client}
+        return average_criterion("adjusted_rand", ensemble, self.predict(ensemble), **mode)
 
     @available(_can_place)
     def predict_features(self, features: Any, *, id: Column | None = None) -> Placed:
@@ -791,8 +791,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 def _in_words(value: Any) -> str:
     """Return a text that identifies a parameter: its repr or, for an array, a digest."""
     if isinstance(value, ConsensusClusterer):
-        given = (f"{name}={_in_words(given)}" for name, given in value.get_params(deep=False).items())
-        return f"{type(value).__name__}({', '.join(given)})"
+        parts = (f"{name}={_in_words(part)}" for name, part in value.get_params(deep=False).items())
+        return f"{type(value).__name__}({', '.join(parts)})"
     if isinstance(value, (list, tuple)) and any(isinstance(item, ConsensusClusterer) for item in value):
         return f"[{', '.join(map(_in_words, value))}]"
     value = value.item() if isinstance(value, np.generic) else value

@@ -256,8 +256,8 @@ class VariationalBCE(Method):
 
 def first_gamma(labels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """Return the gamma (rows, K) float32 that favors no cluster: ``alpha + m_i / K`` (as the authors do)."""
-    seen = (labels >= 0).sum(axis=1, keepdims=True)
-    return (alpha + seen / alpha.size).astype(np.float32)
+    n_labels = (labels >= 0).sum(axis=1, keepdims=True)
+    return (alpha + n_labels / alpha.size).astype(np.float32)
 
 
 def state_of(expected: np.ndarray, offsets: np.ndarray, alpha: float = START_ALPHA) -> State:
@@ -482,8 +482,8 @@ class GibbsBCE(ConsensusClusterer):
         cells = (n - survey.unlabeled.size) * K, ensemble.n_base_clusters * K
         # "auto" counts a quarter as much as labels spread over so many cells, or 1
         autos = (min(1.0, int(ensemble.n_labeled.sum()) / (4.0 * size)) for size in cells)
-        given = zip((self.alpha, self.omega), autos, strict=True)
-        alpha, omega = (auto if prior == "auto" else float(prior) for prior, auto in given)
+        pairs = zip((self.alpha, self.omega), autos, strict=True)
+        alpha, omega = (auto if prior == "auto" else float(prior) for prior, auto in pairs)
         steps = self.burn_in, self.n_samples
         sampler = Sampler(K, *steps, alpha, omega, self.init, seed)
 
@@ -549,10 +549,10 @@ class Sampler(NamedTuple):
         """Return ``log p(labels, z)``, proportions and label probabilities integrated out."""
         from scipy.special import gammaln
 
-        K, seen, (by_label, by_partition) = self.n_clusters, (labels >= 0).sum(axis=1), tables
+        K, n_labels, (by_label, by_partition) = self.n_clusters, (labels >= 0).sum(axis=1), tables
         log_gammas = gammaln(self.alpha + np.arange(labels.shape[1] + 1.0)) - gammaln(self.alpha)
         proportions = gibbs.log_prior(labels, z, log_gammas, K)
-        proportions += (gammaln(K * self.alpha) - gammaln(K * self.alpha + seen)).sum()
+        proportions += (gammaln(K * self.alpha) - gammaln(K * self.alpha + n_labels)).sum()
         sizes = np.diff(offsets)[:, None] * self.omega
         probabilities = (gammaln(sizes) - gammaln(sizes + by_partition)).sum()
         probabilities += (gammaln(self.omega + by_label) - gammaln(self.omega)).sum()

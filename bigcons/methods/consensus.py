@@ -98,12 +98,12 @@ def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) 
     >>> bc.consensus(labels, n_clusters=2, method="hbgf", random_state=0)
     HBGF(n_clusters=2, random_state=0)
     """
-    chosen = METHODS[method]
-    asked = inspect.signature(chosen.fit).parameters.keys() & parameters.keys() - {"out"}
+    estimator = METHODS[method]
+    names = inspect.signature(estimator.fit).parameters.keys() & parameters.keys() - {"out"}
     fitting = {}
-    for name in asked:
+    for name in names:
         fitting[name] = parameters.pop(name)
-    return chosen(n_clusters, **parameters).fit(x, **fitting)
+    return estimator(n_clusters, **parameters).fit(x, **fitting)
 
 
 def as_in_paper(name: str, *arguments: Any, **parameters: Any) -> Any:
@@ -138,10 +138,10 @@ def as_in_paper(name: str, *arguments: Any, **parameters: Any) -> Any:
     PCC(divergence='kl', pairs='dense', solver='heap')
     """
     check_choice("name", name, tuple(AS_IN_PAPER))
-    chosen = {**AS_IN_PAPER[name], **parameters}
+    merged = {**AS_IN_PAPER[name], **parameters}
     if name == "micro_precision":
-        return partial(micro_precision, *arguments, **chosen)
-    return METHODS[name](*arguments, **chosen)
+        return partial(micro_precision, *arguments, **merged)
+    return METHODS[name](*arguments, **merged)
 
 
 def _places(model: ConsensusClustering) -> bool:
@@ -229,9 +229,9 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         parts[1]._check_n_clusters(self.n_clusters, sys.maxsize)  # before partitions are made
         self.generator_: Any = parts[0]
         self.consensus_: Any = parts[1]
-        made = as_ensemble(self.generator_.fit_transform(X))
-        made.provenance["generator"] = type(generator).__name__  # of which no partition can be left out
-        self.consensus_.fit(made)
+        ensemble = as_ensemble(self.generator_.fit_transform(X))
+        ensemble.provenance["generator"] = type(generator).__name__  # of which no partition can be left out
+        self.consensus_.fit(ensemble)
         self.labels_: NDArray[np.int32] = self.consensus_.labels_
         self.n_clusters_: int = self.consensus_.n_clusters_
         if self.consensus_.info.soft:
@@ -256,8 +256,8 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         generators have other base labels, and are compared by a criterion of the features.
         """
         check_is_fitted(self)
-        found: float = self.consensus_.score(self.generator_.transform(X))
-        return found
+        value: float = self.consensus_.score(self.generator_.transform(X))
+        return value
 
     def fit_predict(self, X: Any, y: object = None, **kwargs: Any) -> NDArray[np.int32]:
         """Return ``labels_`` after a fit of the objects of ``X``."""
@@ -287,18 +287,18 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
 
     def _method(self) -> ConsensusClusterer:
         """Return the method as it was given, as an estimator."""
-        given = self.consensus
-        if isinstance(given, str):
-            if given not in METHODS:
-                raise UnknownMethodError(given, tuple(METHODS), nearest(given, METHODS), "consensus")
-            return METHODS[given]()
-        if not isinstance(given, ConsensusClusterer):
+        method = self.consensus
+        if isinstance(method, str):
+            if method not in METHODS:
+                raise UnknownMethodError(method, tuple(METHODS), nearest(method, METHODS), "consensus")
+            return METHODS[method]()
+        if not isinstance(method, ConsensusClusterer):
             raise InvalidInputError(
-                f"consensus={given!r} is no method; give a name in bigcons.METHODS or an estimator such as "
+                f"consensus={method!r} is no method; give a name in bigcons.METHODS or an estimator such as "
                 "PCC().",
                 parameter="consensus",
             )
-        return given
+        return method
 
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn's tags: memberships are of a type of their own; features as the generator's."""

@@ -64,26 +64,26 @@ class Correspondence(ConsensusClusterer):
         if not is_counted.all():  # the rest is of the base clusters that count
             counted = np.flatnonzero(is_counted)
             overlaps, times = overlaps[np.ix_(counted, counted)], times[counted]
-            n_own = np.add.reduceat(is_counted.astype(np.int64), offsets[:-1])
-            offsets = np.append(0, np.cumsum(n_own[n_own > 0]))
+            n_kept = np.add.reduceat(is_counted.astype(np.int64), offsets[:-1])
+            offsets = np.append(0, np.cumsum(n_kept[n_kept > 0]))
         # the cosines of base clusters, zero between those of one partition
         lengths = np.sqrt(np.diag(overlaps))
         similarity = overlaps / lengths
         similarity /= lengths[:, None]
         incidence.clear_own_partitions(similarity, offsets)
         with one_thread():
-            found, objectives = self._group((overlaps, similarity, offsets, times), seed, engine)
+            grouping, objectives = self._group((overlaps, similarity, offsets, times), seed, engine)
             # base clusters in no group join the one that they resemble most
-            table = incidence.one_hot(found.groups, K, times)
+            table = incidence.one_hot(grouping.groups, K, times)
             resemblance = similarity @ table / incidence.divisors(table.sum(axis=0))
-            nearest = np.where(found.groups >= 0, found.groups, resemblance.argmax(axis=1))
+            nearest = np.where(grouping.groups >= 0, grouping.groups, resemblance.argmax(axis=1))
         of_all, nearest_of_all = np.full((2, ensemble.n_base_clusters), -1)
-        of_all[counted], nearest_of_all[counted] = found.groups, nearest
+        of_all[counted], nearest_of_all[counted] = grouping.groups, nearest
         voting = nearest_of_all if self._is_fine else of_all  # one to one, few of many are matched: all vote
         self._parts = {"_groups": voting, "_nearest": nearest_of_all}
-        self._note_pass(found.objective)
-        self.converged_: bool = found.is_settled
-        if not found.is_settled:
+        self._note_pass(grouping.objective)
+        self.converged_: bool = grouping.is_settled
+        if not grouping.is_settled:
             warn_user(
                 f"{name} stopped at max_iter while base clusters still changed groups; raise max_iter.",
                 ConvergenceWarning,
@@ -106,14 +106,14 @@ class Correspondence(ConsensusClusterer):
         offsets, groups, K = self._recoding.offsets, parts["_groups"], self._n_columns
         times = None if self._weights is None else self._weights.base_clusters
         table = incidence.one_hot(groups, K, times)
-        left_over = incidence.one_hot(parts["_nearest"], K, times) if (groups < 0).any() else None
+        nearest_table = incidence.one_hot(parts["_nearest"], K, times) if (groups < 0).any() else None
 
         def place(labels: np.ndarray) -> np.ndarray:
             votes, _ = incidence.votes_of(labels, offsets, table)
-            if left_over is not None:
-                without = ~votes.any(axis=1)
-                rows = np.ascontiguousarray(labels[without])
-                votes[without] = incidence.votes_of(rows, offsets, left_over)[0]
+            if nearest_table is not None:
+                is_empty = ~votes.any(axis=1)
+                rows = np.ascontiguousarray(labels[is_empty])
+                votes[is_empty] = incidence.votes_of(rows, offsets, nearest_table)[0]
             return incidence.shares(votes)
 
         return place
@@ -141,12 +141,12 @@ class Alternating(Correspondence):
                 groups = first_groups(similarity, offsets, sizes, u, K)
             return self._alternate(rows, offsets, groups, times)
 
-        n_own = np.diff(offsets)
-        draws = generator(seed, "correspondence.starts").random(len(n_own))
-        order = np.lexsort((draws, np.abs(n_own - K), n_own < K))
+        widths = np.diff(offsets)
+        draws = generator(seed, "correspondence.starts").random(len(widths))
+        order = np.lexsort((draws, np.abs(widths - K), widths < K))
         starts = order[: 1 if self._is_fine else self.n_init]
-        with closing(local_engine(engine).map(start, starts.tolist())) as found:
-            return best_start(found, lambda grouping: grouping.objective)
+        with closing(local_engine(engine).map(start, starts.tolist())) as groupings:
+            return best_start(groupings, lambda result: result.objective)
 
     def _alternate(
         self, similarity: np.ndarray, offsets: np.ndarray, groups: np.ndarray, times: np.ndarray
@@ -166,9 +166,9 @@ class Alternating(Correspondence):
         for _ in range(self.max_iter):
             groups = groups.copy()
             for first, last in pairwise(offsets):
-                others = incidence.one_hot(groups, self.n_clusters)
-                others[first:last] = 0.0
-                resemblance = (similarity[:, first:last].T @ others) / incidence.divisors(times @ others)
+                table = incidence.one_hot(groups, self.n_clusters)
+                table[first:last] = 0.0
+                resemblance = (similarity[:, first:last].T @ table) / incidence.divisors(times @ table)
                 if self._one_to_one:
                     cluster, group = linear_sum_assignment(resemblance, maximize=True)
                     groups[first:last] = -1
@@ -396,15 +396,15 @@ def first_groups(
 
     If these are too few, add the base clusters least similar to any chosen one, the lowest on a tie.
     """
-    own = np.arange(offsets[start], offsets[start + 1])
-    chosen = own[np.sort(np.argsort(-sizes[own], kind="stable")[:n_clusters])].tolist()
-    while len(chosen) < min(n_clusters, len(sizes)):
-        closeness = similarity[:, chosen].max(axis=1)
-        closeness[own] = np.inf
-        closeness[chosen] = np.inf
-        chosen.append(int(closeness.argmin()))
+    members = np.arange(offsets[start], offsets[start + 1])
+    seeds = members[np.sort(np.argsort(-sizes[members], kind="stable")[:n_clusters])].tolist()
+    while len(seeds) < min(n_clusters, len(sizes)):
+        closeness = similarity[:, seeds].max(axis=1)
+        closeness[members] = np.inf
+        closeness[seeds] = np.inf
+        seeds.append(int(closeness.argmin()))
     groups = np.full(len(sizes), -1)
-    groups[chosen] = np.arange(len(chosen))
+    groups[seeds] = np.arange(len(seeds))
     return groups
 
 
@@ -414,7 +414,7 @@ def mean_similarity(summed: np.ndarray, offsets: np.ndarray, groups: np.ndarray,
     ``summed`` (B, n_groups): their similarities to the members of each group, times their weights.
     """
     table = incidence.one_hot(groups, summed.shape[1], times)
-    own = np.repeat(np.add.reduceat(table, offsets[:-1], axis=0), np.diff(offsets), axis=0)
-    means = summed / incidence.divisors(table.sum(axis=0) - own)  # own partitions are not similar
+    same_partition = np.repeat(np.add.reduceat(table, offsets[:-1], axis=0), np.diff(offsets), axis=0)
+    means = summed / incidence.divisors(table.sum(axis=0) - same_partition)  # own partitions are not similar
     inside = np.flatnonzero(groups >= 0)
     return float((times[inside] * means[inside, groups[inside]]).sum())

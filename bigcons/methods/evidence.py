@@ -73,18 +73,18 @@ class Evidence(ConsensusClusterer):
         else:
             # single linkage holds distances if weighed
             remedy = "use eac-groups or pcc" if weights is not None else "use eac-groups, eac-single or pcc"
-            needed, is_sparse = agreement.condensed_bytes(n_rows, engine), False
+            n_bytes, is_sparse = agreement.condensed_bytes(n_rows, engine), False
             if self.linkage == "average":
                 # by the pairs in base clusters where these are few, 40 bytes each
                 of_joined = 40 * int((incidence_of(labels, ensemble.offsets).sum(axis=0) ** 2).sum())
                 is_sparse = of_joined < 4 * n_rows**2  # on any number of workers
-                needed = of_joined if is_sparse else needed
-            needed += rows.row_of_object.nbytes + 2 * labels.nbytes
-            what = f"the distances of {n_rows:,} distinct rows for linkage={self.linkage!r}"
-            budget.check(needed, what, remedy)
+                n_bytes = of_joined if is_sparse else n_bytes
+            n_bytes += rows.row_of_object.nbytes + 2 * labels.nbytes
+            subject = f"the distances of {n_rows:,} distinct rows for linkage={self.linkage!r}"
+            budget.check(n_bytes, subject, remedy)
             if is_sparse:
-                how = ensemble.offsets, self.normalize, weights
-                merges = average_link(labels, *how, rows.weights[order])
+                arguments = ensemble.offsets, self.normalize, weights
+                merges = average_link(labels, *arguments, rows.weights[order])
             else:
                 distances = agreement.condensed_distances(labels, self.normalize, engine, weights)
                 merges = agglomerate(distances, self.linkage, rows.weights[order], within[order])
@@ -94,10 +94,10 @@ class Evidence(ConsensusClusterer):
             repeated, below = rows.weights > 1, None
             if repeated.any() and n_rows > 1:
                 below = min(within[repeated].max(), *merges.heights[:1])
-            n_clusters = largest_lifetime(merges.heights, most=n_clusters, below=below)
+            n_clusters = largest_lifetime(merges.heights, limit=n_clusters, below=below)
         labels = cut(merges, n_rows, n_clusters)
-        kept = merges.heights[: n_rows - n_clusters]
-        self.objective_: float = float(kept.sum() + ((rows.weights - 1) * within).sum())
+        heights = merges.heights[: n_rows - n_clusters]
+        self.objective_: float = float(heights.sum() + ((rows.weights - 1) * within).sum())
         n_found, objective = int(labels.max()) + 1, self.objective_
         self.history_: dict[str, list[Any]] = {"n_clusters": [n_found], "objective": [objective]}
         self.linkage_: np.ndarray = linkage_matrix(merges, rows.weights)
@@ -105,9 +105,9 @@ class Evidence(ConsensusClusterer):
         labels = np.append(labels, np.int32(-1))[rows.row_of_object]
         self._publish(ensemble, labels, survey.unlabeled, out, n_clusters=n_clusters)
 
-    def _check_n_clusters(self, given: Any, n_objects: int) -> None:
-        if given is not None:
-            super()._check_n_clusters(given, n_objects)
+    def _check_n_clusters(self, number: Any, n_objects: int) -> None:
+        if number is not None:
+            super()._check_n_clusters(number, n_objects)
         elif self.criterion == "n_clusters":
             raise InvalidInputError(
                 "n_clusters=None with criterion='n_clusters'; give a number, or criterion='lifetime'."
@@ -372,12 +372,12 @@ def _within(rows: UniqueRows, normalize: str, weights: Weights | None) -> np.nda
     if weights is None:
         n_labels = np.count_nonzero(rows.labels >= 0, axis=1)
         return 1.0 - agreement.similarity(n_labels, n_labels, rows.labels.shape[1], normalize)
-    joined, both = np.zeros((2, len(rows.labels)))
+    joined, shared = np.zeros((2, len(rows.labels)))
     for labels, offset, weight in zip(rows.labels.T, weights.offsets, weights.partitions, strict=False):
-        seen = labels >= 0
-        joined[seen] += weights.base_clusters[offset + labels[seen]]
-        both[seen] += weight
-    return 1.0 - agreement.similarity(joined, both, float(weights.partitions.sum()), normalize)
+        is_labeled = labels >= 0
+        joined[is_labeled] += weights.base_clusters[offset + labels[is_labeled]]
+        shared[is_labeled] += weight
+    return 1.0 - agreement.similarity(joined, shared, float(weights.partitions.sum()), normalize)
 
 
 # Agglomerative clustering of label rows. Objects with equal rows cannot be told apart: `unique_rows` has each
@@ -422,10 +422,10 @@ def unique_rows(
 
     blocks, step = ensemble.blocks(), "distinct rows"
     for block, (rows, number_in_block) in map_with_progress(engine, distinct_of, blocks, step):
-        found = [numbers.setdefault(row.tobytes(), len(numbers)) for row in rows]
-        needed = (2 * row_bytes + 200) * len(numbers) + row_of_object.nbytes
-        budget.check(needed, f"the labels of {len(numbers):,} or more distinct rows", remedy)
-        row_of_object[block.start : block.stop] = np.array([*found, -1], np.int32)[number_in_block]
+        row_numbers = [numbers.setdefault(row.tobytes(), len(numbers)) for row in rows]
+        n_bytes = (2 * row_bytes + 200) * len(numbers) + row_of_object.nbytes
+        budget.check(n_bytes, f"the labels of {len(numbers):,} or more distinct rows", remedy)
+        row_of_object[block.start : block.stop] = np.array([*row_numbers, -1], np.int32)[number_in_block]
     labels = np.frombuffer(b"".join(numbers), ensemble.dtype).reshape(-1, ensemble.n_partitions)
     sizes = np.bincount(row_of_object[row_of_object >= 0], minlength=len(labels))
     return UniqueRows(labels, sizes, row_of_object)
@@ -435,8 +435,8 @@ def _summed_over_clusters(rows: np.ndarray, times: np.ndarray, values: np.ndarra
     """Return for each row the values (n_rows,) of all rows in its base clusters, of partition u times[u]."""
     summed = np.zeros(len(rows))
     for labels, weight in zip(rows.T, times, strict=True):
-        seen = labels >= 0
-        summed[seen] += weight * np.bincount(labels[seen], values[seen])[labels[seen]]
+        is_labeled = labels >= 0
+        summed[is_labeled] += weight * np.bincount(labels[is_labeled], values[is_labeled])[labels[is_labeled]]
     return summed
 
 
@@ -481,10 +481,10 @@ def agglomerate(
         # objects less half that within each; that of Ward is 2 p q / (p + q) times that
         spread, filled = within**2 * (sizes - 1) / (2 * sizes), 0
         for i in range(len(sizes) - 1):
-            others = slice(i + 1, None)
+            later = slice(i + 1, None)
             row = distances[filled : filled + len(sizes) - 1 - i]
-            squares = row**2 - spread[i] - spread[others]
-            row[:] = np.sqrt(2 * sizes[i] * sizes[others] / (sizes[i] + sizes[others]) * squares)
+            squares = row**2 - spread[i] - spread[later]
+            row[:] = np.sqrt(2 * sizes[i] * sizes[later] / (sizes[i] + sizes[later]) * squares)
             filled += len(row)
     chain_merges(distances, sizes, LINKAGES.index(linkage), first, second, heights)
     return sorted_merges(first, second, heights)
@@ -498,8 +498,8 @@ def cut(merges: Merges, n_points: int, n_clusters: int = 1) -> np.ndarray:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    made = slice(0, max(n_points - n_clusters, 0))
-    edges = (merges.first[made], merges.second[made])
+    span = slice(0, max(n_points - n_clusters, 0))
+    edges = (merges.first[span], merges.second[span])
     graph = coo_array((np.ones(len(edges[0]), bool), edges), shape=(n_points, n_points))
     labels = connected_components(graph, directed=False)[1]
     return numbered(labels).astype(np.int32)
@@ -511,18 +511,18 @@ def numbered(labels: np.ndarray) -> np.ndarray:
     return np.argsort(np.argsort(first))[code]
 
 
-def largest_lifetime(heights: np.ndarray, *, most: int, below: float | None) -> int:
+def largest_lifetime(heights: np.ndarray, *, limit: int, below: float | None) -> int:
     """Return the number of clusters with the largest lifetime (Fred and Jain 2005).
 
     ``heights`` (n - 1,) are ascending. The lifetime of k clusters is the gap between the merge that leads to
-    k and the one that ends it, for k = 2 .. n - 1 up to ``most``. ``below``, at most the first height, is
+    k and the one that ends it, for k = 2 .. n - 1 up to ``limit``. ``below``, at most the first height, is
     where the n points were formed and admits k = n. On a tie the larger k, as the authors' implementation.
     """
     lifetimes = np.diff(heights if below is None else np.append(below, heights))
     largest = len(heights) + (below is not None)
     numbers = np.arange(largest, largest - len(lifetimes), -1)
-    lifetimes, numbers = lifetimes[numbers <= most], numbers[numbers <= most]
-    return int(numbers[lifetimes.argmax()]) if len(lifetimes) else min(most, len(heights) + 1)
+    lifetimes, numbers = lifetimes[numbers <= limit], numbers[numbers <= limit]
+    return int(numbers[lifetimes.argmax()]) if len(lifetimes) else min(limit, len(heights) + 1)
 
 
 def linkage_matrix(merges: Merges, weights: np.ndarray) -> np.ndarray:
@@ -555,13 +555,13 @@ def average_link(
     gains = np.ones(incidence.shape[1]) if weights is None else weights.base_clusters
     counts = np.ones(rows.shape[1]) if weights is None else weights.partitions
     joined = (incidence @ diags_array(gains) @ incidence.T).tocsr()
-    n, sizes, seen = len(rows), sizes.astype(np.float64), rows >= 0
+    n, sizes, is_labeled = len(rows), sizes.astype(np.float64), rows >= 0
     for block in row_blocks(joined.nnz, agreement.PAIRS_PER_TASK):
         part = slice(block.start, block.stop)
         i = np.searchsorted(joined.indptr, np.arange(block.start, block.stop), side="right") - 1
         j = joined.indices[part]
-        both = (seen[i] & seen[j]) @ counts
-        similar = agreement.similarity(joined.data[part], both, float(counts.sum()), normalize)
+        shared = (is_labeled[i] & is_labeled[j]) @ counts
+        similar = agreement.similarity(joined.data[part], shared, float(counts.sum()), normalize)
         joined.data[part] = similar * sizes[i] * sizes[j]
     first, second, heights = np.empty(n - 1, np.int64), np.empty(n - 1, np.int64), np.empty(n - 1)
     graph = joined.indptr, joined.indices, joined.data
@@ -671,9 +671,9 @@ class Furthest(ConsensusClusterer):
         closest, assigned = np.full(n, -1.0), np.full(n, -1, np.int32)  # of each object to its center
         centers: list[int] = []
         objectives: list[float] = []
-        least, furthest = -1.0, first
+        lowest, furthest = -1.0, first
         with progress("centers", self.n_clusters, "centers") as listener:
-            while len(centers) < self.n_clusters and least < 1.0:
+            while len(centers) < self.n_clusters and lowest < 1.0:
                 centers.append(furthest)
                 center = ensemble.read_rows(np.array([furthest]))
                 offer = partial(_offer, ensemble, center, len(centers) - 1)
@@ -682,19 +682,19 @@ class Furthest(ConsensusClusterer):
                     for block in ensemble.blocks()
                 ]
                 table = np.zeros((len(centers), ensemble.n_base_clusters), np.int64)
-                least, furthest = np.inf, -1
+                lowest, furthest = np.inf, -1
                 with closing(engine.map(offer, parts)) as results:
                     for (_, *before), (*after, counts, candidate) in zip(parts, results, strict=True):
                         for rows_before, rows_after in zip(before, after, strict=True):
                             rows_before[:] = rows_after
                         table += counts
-                        if candidate[0] < least:
-                            least, furthest = candidate
+                        if candidate[0] < lowest:
+                            lowest, furthest = candidate
                 if len(centers) == 1 and closest[second] < 1.0:  # else all of the sample are alike
                     furthest = second
                 # the pairs that exactly one of the clusters and a partition joins
-                seen = np.add.reduceat(table, ensemble.offsets[:-1], axis=1)
-                joined = [(n * (n - 1) // 2).sum() for n in (seen, table.sum(axis=0), table)]
+                n_labeled = np.add.reduceat(table, ensemble.offsets[:-1], axis=1)
+                joined = [(n * (n - 1) // 2).sum() for n in (n_labeled, table.sum(axis=0), table)]
                 objectives.append(float(joined[0] + joined[1] - 2 * joined[2]))
                 listener.advance(1)
         self.n_passes_: int = len(centers)
@@ -716,14 +716,14 @@ def _offer(
     block, closest, assigned = part
     labels = ensemble.read(block.start, block.stop)
     labeled = (labels >= 0).any(axis=1)
-    offered = _similarities(labels, center)[:, 0]
-    nearer = labeled & (offered > closest)
-    closest = np.where(nearer, offered, closest)
+    similarities = _similarities(labels, center)[:, 0]
+    nearer = labeled & (similarities > closest)
+    closest = np.where(nearer, similarities, closest)
     assigned = np.where(nearer, np.int32(number), assigned)
     table = counts_of(labels, ensemble.offsets, assigned, number + 1)[0].T.astype(np.int64, order="C")
-    least = float(closest[labeled].min(initial=np.inf))
-    furthest = np.flatnonzero(labeled & (closest == least))
-    candidate = (least, block.start + int(furthest[0])) if furthest.size else (np.inf, -1)
+    lowest = float(closest[labeled].min(initial=np.inf))
+    furthest = np.flatnonzero(labeled & (closest == lowest))
+    candidate = (lowest, block.start + int(furthest[0])) if furthest.size else (np.inf, -1)
     return closest, assigned, table, candidate
 
 
@@ -743,13 +743,13 @@ def _least_similar(rows: np.ndarray, engine: Engine) -> tuple[int, int]:
         a, b = divmod(int(np.argmin(values)), right.n_rows)
         return float(values.min()), left.start + a, right.start + b
 
-    least = (np.inf, 0, 0)
+    lowest = (np.inf, 0, 0)
     candidates = map_with_progress(engine, least_of, tiles, "least similar pair", "tiles")
     for (left, _), candidate in candidates:
-        if least[0] == 0.0 and least[1] <= left.start:
+        if lowest[0] == 0.0 and lowest[1] <= left.start:
             break  # no later pair is less similar, or of a lower row
-        least = min(least, candidate)
-    return least[1], least[2]
+        lowest = min(lowest, candidate)
+    return lowest[1], lowest[2]
 
 
 class DID(ConsensusClusterer):
@@ -862,8 +862,8 @@ class DID(ConsensusClusterer):
         n_clusters = min(self.n_clusters, n)
         distances = np.empty(n * (n - 1) // 2)  # of pairs of labeled objects, row by row
         for i in range(n - 1):
-            others = labeled[i + 1 :]
-            forward, backward = matrix[labeled[i], others], matrix[others, labeled[i]]
+            columns = labeled[i + 1 :]
+            forward, backward = matrix[labeled[i], columns], matrix[columns, labeled[i]]
             row = np.maximum(forward, backward) if self.symmetrize == "max" else (forward + backward) / 2.0
             distances[filled : filled + len(row)] = 1.0 - row
             filled += len(row)

@@ -22,7 +22,7 @@ from bigcons.kernels.greedy import sweep, weighted_nmi
 from bigcons.memory import Block
 from bigcons.methods import METHODS, incidence
 from bigcons.methods.base import ConsensusClusterer, MethodInfo
-from bigcons.methods.pass_clusterer import given_clusters
+from bigcons.methods.pass_clusterer import checked_clusters
 from bigcons.metrics import anmi
 from bigcons.progress import progress
 from bigcons.run.engine import Engine, fold
@@ -112,13 +112,13 @@ class GreedyANMI(ConsensusClusterer):
         check_int("max_iter", self.max_iter)
         check_number("temperature", self.temperature, at_least=0.0)
         n = ensemble.n_objects
-        how: dict[str, Any] = {"columns": 1, "in_memory": out is None}
-        incidence.check_overlaps_plan(self, ensemble, engine, held=12 * n, **how)
+        options: dict[str, Any] = {"columns": 1, "in_memory": out is None}
+        incidence.check_overlaps_plan(self, ensemble, engine, extra_bytes=12 * n, **options)
         survey = take_survey(ensemble, engine, seed, 0)
         if isinstance(self.init, str):
             codes = self._best_partition(ensemble, engine)
         else:
-            codes = given_clusters(self.init, n, self.n_clusters, "'best'")
+            codes = checked_clusters(self.init, n, self.n_clusters, "'best'")
             lacking = np.setdiff1d(np.flatnonzero(codes < 0), np.asarray(survey.unlabeled))
             if lacking.size:
                 raise InvalidInputError(
@@ -131,14 +131,14 @@ class GreedyANMI(ConsensusClusterer):
         records: list[Record] = []
         with progress("greedy ANMI", n * self.max_iter) as listener:
             while len(records) < self.max_iter and (moved or len(records) <= n_annealed):
-                began, number, moved = time.perf_counter(), len(records) + 1, 0
+                start, number, moved = time.perf_counter(), len(records) + 1, 0
                 temperature = self.temperature * max(n_annealed + 1 - number, 0) / N_ANNEALED
                 search.refresh()
                 for block in ensemble.blocks():
                     moved += search.visit(block, ensemble.read(block.start, block.stop), temperature)
                     listener.advance(block.n_rows)
                 record = {"objective": search.anmi, "moved": float(moved)}
-                records.append(timed("greedy ANMI", number, record, began))
+                records.append(timed("greedy ANMI", number, record, start))
         if moved:
             warn_user(
                 f"greedy ANMI stopped at max_iter={self.max_iter} while objects still moved; raise max_iter.",
@@ -157,12 +157,12 @@ class GreedyANMI(ConsensusClusterer):
         overlaps, offsets = incidence.fold_overlaps(ensemble, engine), ensemble.offsets
         scores = average_criteria(overlaps, offsets, np.arange(ensemble.n_partitions), "nmi")
         u = int(np.argsort(-scores, kind="stable")[0])
-        own = slice(offsets[u], offsets[u + 1])
-        largest = np.argsort(-np.diag(overlaps)[own], kind="stable")[: self.n_clusters]
+        span = slice(offsets[u], offsets[u + 1])
+        largest = np.argsort(-np.diag(overlaps)[span], kind="stable")[: self.n_clusters]
         # the code of each cluster, -1 beyond the largest, and a last -1
         codes = np.full(offsets[u + 1] - offsets[u] + 1, -1, np.int32)
         codes[np.sort(largest)] = np.arange(largest.size)
-        table = closeness_to_centers(overlaps[own], offsets)[:, codes[:-1] >= 0]
+        table = closeness_to_centers(overlaps[span], offsets)[:, codes[:-1] >= 0]
 
         def codes_of(block: Block) -> np.ndarray:
             labels = ensemble.read(block.start, block.stop)
@@ -229,9 +229,9 @@ def best_partition(x: Any, n_clusters: int, *, criterion: str = "nmi") -> tuple[
     n = ensemble.n_objects
     n_clusters = check_int("n_clusters", n_clusters, at_most=n)
     n_candidates = n_clusters**n // math.factorial(n_clusters)  # about
-    if n_candidates > (most := 1_000_000):
+    if n_candidates > (limit := 1_000_000):
         raise InvalidInputError(
-            f"{n} objects have some {n_candidates:,} clusterings into {n_clusters}; at most {most:,} "
+            f"{n} objects have some {n_candidates:,} clusterings into {n_clusters}; at most {limit:,} "
             "are enumerated; use fewer objects or GreedyANMI."
         )
     labels, offsets = ensemble.read(0, n), ensemble.offsets
@@ -345,8 +345,8 @@ class BEST(ConsensusClusterer):
 
         def read(block: Block) -> np.ndarray:
             labels = ensemble.read(block.start, block.stop)
-            found = labels[:, winner].astype(np.int32)
-            return found if table is None else join_nearest(found, labels, offsets, table)
+            codes = labels[:, winner].astype(np.int32)
+            return codes if table is None else join_nearest(codes, labels, offsets, table)
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)
 
@@ -363,23 +363,23 @@ def average_criteria(
     n_labels = float(np.trace(overlaps)) if criterion == "nmi" else None
     n_clusters, of_tables = np.diff(offsets), SYMMETRIC[criterion]
     for k in np.unique(n_clusters[candidates]):
-        alike = candidates[n_clusters[candidates] == k]
+        group = candidates[n_clusters[candidates] == k]
         # no batch of one: numpy would sum in another order, and equal partitions must score the same
-        n_parts = max(1, min(len(alike) // 2, len(alike) * k * len(overlaps) >> 20))
-        for some in np.array_split(alike, n_parts):
-            own = offsets[some] + np.arange(k)[:, None]
-            total, weight = np.zeros(len(some)), np.zeros(len(some))
+        n_parts = max(1, min(len(group) // 2, len(group) * k * len(overlaps) >> 20))
+        for batch in np.array_split(group, n_parts):
+            rows = offsets[batch] + np.arange(k)[:, None]
+            total, weight = np.zeros(len(batch)), np.zeros(len(batch))
             for n_others in np.unique(n_clusters):
-                other = offsets[:-1][n_clusters == n_others] + np.arange(n_others)[:, None]
+                columns = offsets[:-1][n_clusters == n_others] + np.arange(n_others)[:, None]
                 # tables last, for sums over many at once
-                tables = overlaps[own[:, None, :, None], other[:, None, :]]
+                tables = overlaps[rows[:, None, :, None], columns[:, None, :]]
                 sizes = tables.sum(axis=(0, 1))
                 tables[0, 0][sizes == 0] = 1.0  # avoids a table without objects; its weight is 0
                 values = of_tables(np.moveaxis(tables, (0, 1), (-2, -1)))
                 total += (values * sizes).sum(axis=1)
                 weight += sizes.sum(axis=1)
             # of the ANMI, the labels of objects that a candidate leaves out count 0
-            scores[some] = total / (weight if n_labels is None else n_labels)
+            scores[batch] = total / (weight if n_labels is None else n_labels)
     return scores
 
 
@@ -399,8 +399,8 @@ def closeness_to_centers(counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     to the center over one partition is ``1 - 2 p_b + sum_b' p_b'^2``.
     """
     partition = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-    seen = np.add.reduceat(counts, offsets[:-1], axis=1)[:, partition].astype(np.float64)
-    centers = np.divide(counts, seen, out=np.zeros_like(seen), where=seen > 0)
+    n_labeled = np.add.reduceat(counts, offsets[:-1], axis=1)[:, partition].astype(np.float64)
+    centers = np.divide(counts, n_labeled, out=np.zeros_like(n_labeled), where=n_labeled > 0)
     squares = np.add.reduceat(centers**2, offsets[:-1], axis=1)[:, partition]
     return np.asarray((2.0 * centers - squares).T)
 
@@ -469,10 +469,10 @@ class Supra(ConsensusClusterer):
     members: str | Sequence[str | ConsensusClusterer] = ("cspa", "hgpa", "mcla")
 
     def _solve(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> None:
-        given: Any = self.members
-        given = re.split(r",(?![^(]*\))", given) if isinstance(given, str) else given
+        entries: Any = self.members
+        entries = re.split(r",(?![^(]*\))", entries) if isinstance(entries, str) else entries
         members: dict[str, ConsensusClusterer] = {}
-        for item in given if isinstance(given, (list, tuple)) and given else [given]:
+        for item in entries if isinstance(entries, (list, tuple)) and entries else [entries]:
             member = _parsed(item) if isinstance(item, str) else item
             if not isinstance(member, ConsensusClusterer) or isinstance(member, Supra):
                 raise InvalidInputError(
@@ -503,24 +503,24 @@ class Supra(ConsensusClusterer):
         K, unlabeled = self.best_n_clusters_, survey.unlabeled
         self._publish(ensemble, best, unlabeled, out, n_clusters=K)
 
-    def _check_n_clusters(self, given: Any, n_objects: int) -> None:  # noqa: ARG002 - each number of it
+    def _check_n_clusters(self, number: Any, n_objects: int) -> None:  # noqa: ARG002 - each number of it
         for n_clusters in self._numbers():
             super()._check_n_clusters(n_clusters, n_objects)
 
     def _numbers(self) -> list[int]:
         """Return the numbers of clusters to try."""
-        given: Any = self.n_clusters
-        if (isinstance(given, Sequence) and not isinstance(given, str)) or np.ndim(given) == 1:
-            return [int(K) if isinstance(K, np.integer) else K for K in given]
-        return [given]  # checked later
+        numbers: Any = self.n_clusters
+        if (isinstance(numbers, Sequence) and not isinstance(numbers, str)) or np.ndim(numbers) == 1:
+            return [int(K) if isinstance(K, np.integer) else K for K in numbers]
+        return [numbers]  # checked later
 
 
 def _parsed(text: str) -> ConsensusClusterer:
     """Return the estimator of a text such as "cspa" or "cspa(partitioner=metis)"."""
-    name, _, rest = text.strip().partition("(")
+    name, _, arguments = text.strip().partition("(")
     parameters: dict[str, Any] = {}
     try:
-        for assignment in rest.removesuffix(")").split(",") if rest else ():
+        for assignment in arguments.removesuffix(")").split(",") if arguments else ():
             key, value = (part.strip() for part in assignment.split("="))
             parameters[key] = value
             with suppress(SyntaxError, ValueError):  # a number, True or None, no text

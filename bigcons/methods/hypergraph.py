@@ -65,10 +65,10 @@ class GraphClusterer(ConsensusClusterer):
         ``cut`` returns the parts (n_objects,) of a graph of ``n_bytes`` and the weight cut, given the objects
         without labels and the weights (M,) of the partitions.
         """
-        name, K, chosen = type(self).__name__, self.n_clusters, getattr(self, self._choice)
-        chosen = getattr(self, "minimized_", chosen)
-        refuse_weights(self, chosen)
-        if chosen != self._embedded:
+        name, K, choice = type(self).__name__, self.n_clusters, getattr(self, self._choice)
+        choice = getattr(self, "minimized_", choice)
+        refuse_weights(self, choice)
+        if choice != self._embedded:
             instead = f"{self._choice}={self._embedded!r}"
             if ensemble.is_soft:
                 raise SoftEnsembleError(f"a cut by {name}", f"{instead}, which takes memberships")
@@ -82,9 +82,9 @@ class GraphClusterer(ConsensusClusterer):
             self._publish(ensemble, parts, survey.unlabeled, out)
             return
         n_rows = start_rows(ensemble, K)
-        held = n_rows * (4 * 8 * K + ensemble.row_bytes)  # QR with pivots copies the embedded sample
-        how: dict[str, Any] = {"columns": K, "embedded": True, "in_memory": out is None}
-        incidence.check_overlaps_plan(self, ensemble, engine, held=held, **how)
+        sample_bytes = n_rows * (4 * 8 * K + ensemble.row_bytes)  # QR with pivots copies the embedded sample
+        options: dict[str, Any] = {"columns": K, "embedded": True, "in_memory": out is None}
+        incidence.check_overlaps_plan(self, ensemble, engine, extra_bytes=sample_bytes, **options)
         self._weights = incidence.weights_of(self, ensemble, engine)
         survey = take_survey(ensemble, engine, seed, n_rows, self._partition_weights())
         embedding = embed(ensemble, engine, K, self._weights)
@@ -382,8 +382,8 @@ class HGPA(GraphClusterer):
             if by_size:
                 weights *= [max(len(vertices), 1) for vertices in pins]
             parts, sizes = np.zeros(n, np.int32), np.ones(len(labels), np.int64)
-            asked = sizes, min(self.n_clusters, len(labeled)), seed, self.minimized_
-            parts[labeled], value = partition_hypergraph(pins, weights, *asked)
+            arguments = sizes, min(self.n_clusters, len(labeled)), seed, self.minimized_
+            parts[labeled], value = partition_hypergraph(pins, weights, *arguments)
             return parts, value
 
         by_sizes = partial(incidence.cut_embedding, observed=False)
@@ -405,9 +405,9 @@ def hyperedges(labels: np.ndarray, n_clusters: np.ndarray) -> list[np.ndarray]:
     return clusters
 
 
-def refuse_weights(model: Any, chosen: str) -> None:
+def refuse_weights(model: Any, choice: str) -> None:
     """Refuse weights of partitions, which METIS does not take."""
-    if chosen == "metis" and model.weights is not None:
+    if choice == "metis" and model.weights is not None:
         raise InvalidInputError(
             "weights do not apply to partitioner='metis'; leave them out.", parameter="weights"
         )
@@ -526,10 +526,10 @@ class MCLA(ConsensusClusterer):
                 draw = generator(seed, "mcla.ties", block.index)
                 # of the largest memberships of a row, that of the largest draw rises by a rounding step
                 best = memberships == memberships.max(axis=1, keepdims=True)
-                chosen = np.where(best, draw.random(memberships.shape), -1.0).argmax(axis=1)
+                columns = np.where(best, draw.random(memberships.shape), -1.0).argmax(axis=1)
                 rows = np.flatnonzero(best.sum(axis=1) > 1)
-                lifted = np.nextafter(memberships[rows, chosen[rows]], np.float32(2.0))
-                memberships[rows, chosen[rows]] = lifted
+                lifted = np.nextafter(memberships[rows, columns[rows]], np.float32(2.0))
+                memberships[rows, columns[rows]] = lifted
             return memberships
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)

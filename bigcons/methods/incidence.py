@@ -64,13 +64,13 @@ def check_overlaps_plan(
     *,
     columns: int,
     in_memory: bool = False,
-    held: int = 0,
+    extra_bytes: int = 0,
     embedded: bool = False,
 ) -> None:
     """Log the memory of a method that works from overlaps, and refuse a budget that cannot hold it.
 
     ``columns`` is the number of values a pass computes for every object, of a soft method its results, which
-    are held with the labels if ``in_memory``; ``held`` is added to the bytes held.
+    are held with the labels if ``in_memory``; ``extra_bytes`` is added to the bytes held.
     If ``embedded``, these are the columns of an `Embedding`, for which many overlaps are not held.
     """
     n, B, rows = ensemble.n_objects, ensemble.n_base_clusters, ensemble.chunk_rows
@@ -80,15 +80,15 @@ def check_overlaps_plan(
     if embedded and B > spectra.MOST_FOR_DENSE:
         # vectors, residuals and directions, their products, and copies
         table, n_tables = 8 * B * (-(-columns // 8) * 8), 16
-        held += 32 * n**2 if n <= spectra.MOST_FOR_DENSE else 0
+        extra_bytes += 32 * n**2 if n <= spectra.MOST_FOR_DENSE else 0
     plan = MemoryPlan(
-        held=n_tables * table + held + n * (memberships + (4 if in_memory else 0)),
+        held=n_tables * table + extra_bytes + n * (memberships + (4 if in_memory else 0)),
         per_block=2 * table + block_label_bytes(ensemble) + 24 * rows * (columns + 1),
         per_result=max(table, rows * (12 + memberships)),
     )
     remedy = f" for n_base_clusters={B}, or use ConsensusTree or PCC"
-    most = DEFAULT_DATA_BYTES if table > 2_000_000_000 else math.inf  # of 15,800 base clusters
-    plan.check(type(model).__name__, engine, ensemble, model.memory, remedy, limit=most)
+    limit = DEFAULT_DATA_BYTES if table > 2_000_000_000 else math.inf  # of 15,800 base clusters
+    plan.check(type(model).__name__, engine, ensemble, model.memory, remedy, limit=limit)
 
 
 def fold_overlaps(ensemble: Ensemble, engine: Engine, weigh: Weigh | None = None) -> np.ndarray:
@@ -121,13 +121,13 @@ def block_overlaps(labels: np.ndarray, offsets: np.ndarray, weights: np.ndarray 
         add_soft_overlaps(labels, weights, table)
         return table
     n_labels = np.count_nonzero(labels >= 0, axis=1)
-    own = weights[n_labels > 0]
+    times = weights[n_labels > 0]
     # By bits up to about 16 clusters in a partition: measured, with a margin for processors that count bits
     # more slowly.
-    if own.size and (own == own[0]).all() and n_base_clusters <= 16 * n_labels.mean():
+    if times.size and (times == times[0]).all() and n_base_clusters <= 16 * n_labels.mean():
         count_overlaps(labels, offsets, table)
-        if own[0] != 1.0:
-            table *= own[0]
+        if times[0] != 1.0:
+            table *= times[0]
     else:
         add_overlaps(labels, offsets, weights, table)
     return table
@@ -291,18 +291,18 @@ def cut_embedding(
     of partitions. Two passes; of many base clusters a pass, and those that the eigenvectors take.
     """
     offsets = ensemble.offsets
-    seen = None if weights is None else np.repeat(weights.partitions, np.diff(offsets))
+    counts = None if weights is None else np.repeat(weights.partitions, np.diff(offsets))
 
     def scale_of(labels: np.ndarray) -> np.ndarray:
-        return 1.0 / divisors(sum_of_weights(labels, offsets, seen)) if observed else np.ones(len(labels))
+        return 1.0 / divisors(sum_of_weights(labels, offsets, counts)) if observed else np.ones(len(labels))
 
     sizes = fold_sizes(ensemble, engine, scale_of)
     if weights is not None:
         sizes *= weights.base_clusters
 
     def weigh(labels: np.ndarray) -> np.ndarray:
-        together = votes_of(labels, offsets, sizes[:, None])[0][:, 0]
-        return np.divide(scale_of(labels), together, out=np.zeros(len(labels)), where=together > 0)
+        sums = votes_of(labels, offsets, sizes[:, None])[0][:, 0]
+        return np.divide(scale_of(labels), sums, out=np.zeros(len(labels)), where=sums > 0)
 
     counted = np.ones(len(sizes)) if weights is None else weights.base_clusters
     return _embedding(ensemble, engine, weigh, np.sqrt(counted), n_columns, weights)
@@ -388,20 +388,20 @@ def find_centers(
     summed squared moves of the centers are at most `MOVE_TOL` times the mean variance of the columns.
     """
     rows, labeled = embedding.rows_of(sample)
-    n_sampled, further = len(sample), extra
+    n_sampled, added = len(sample), extra
     if len(extra[0]) > n_sampled < ensemble.n_objects:
         draw = generator(seed, "embedding.base_clusters")
-        chosen = np.sort(draw.choice(len(extra[0]), n_sampled, replace=False, shuffle=False))
-        further = extra[0][chosen], extra[1][chosen] * (len(extra[0]) / n_sampled)
+        sampled = np.sort(draw.choice(len(extra[0]), n_sampled, replace=False, shuffle=False))
+        added = extra[0][sampled], extra[1][sampled] * (len(extra[0]) / n_sampled)
     share = np.full(np.count_nonzero(labeled), ensemble.n_objects / n_sampled)
-    rows = np.concatenate([rows[labeled], further[0]])
-    drawn = int(generator(seed, "embedding.kmeans").integers(2**31))
-    counted = np.concatenate([share, further[1]])
-    how: dict[str, Any] = {"max_iter": MOST_PASSES, "tol": MOVE_TOL}
-    found = spectra.kmeans_of_unit_rows(rows, n_clusters, 1, drawn, counted, **how)
+    rows = np.concatenate([rows[labeled], added[0]])
+    kmeans_seed = int(generator(seed, "embedding.kmeans").integers(2**31))
+    counted = np.concatenate([share, added[1]])
+    options: dict[str, Any] = {"max_iter": MOST_PASSES, "tol": MOVE_TOL}
+    result = spectra.kmeans_of_unit_rows(rows, n_clusters, 1, kmeans_seed, counted, **options)
     if n_sampled == ensemble.n_objects:
-        history: History = {"pass": [len(found.records)], "objective": [found.records[-1]["objective"]]}
-        return found.centers, history
+        history: History = {"pass": [len(result.records)], "objective": [result.records[-1]["objective"]]}
+        return result.centers, history
 
     def sums_of(centers: np.ndarray) -> spectra.RowSums:
         def visit(block: Block) -> spectra.RowSums:
@@ -412,7 +412,7 @@ def find_centers(
         return sums.plus(spectra.assign(*extra, centers)[1])
 
     threshold = MOVE_TOL * float(np.var(rows, axis=0).mean())
-    centers, records = spectra.move_centers(found.centers, sums_of, MOST_PASSES, threshold)
+    centers, records = spectra.move_centers(result.centers, sums_of, MOST_PASSES, threshold)
     if records[-1]["move"] > threshold:
         warn_user(
             f"k-means of the embedding stopped after {MOST_PASSES} passes while its centers still moved; "
@@ -484,8 +484,8 @@ def leading_by_passes(
             values, vectors = np.linalg.eigh(product(np.eye(B)))
             values, vectors = values[B - k :], vectors[:, B - k :]
         else:
-            how: dict[str, Any] = {"tol": tol, "maxiter": most_passes, "retResidualNormsHistory": True}
-            values, vectors, residuals = lobpcg(product, start, **how)
+            options: dict[str, Any] = {"tol": tol, "maxiter": most_passes, "retResidualNormsHistory": True}
+            values, vectors, residuals = lobpcg(product, start, **options)
             if np.max(residuals[-1]) > tol and len(residuals) < most_passes:  # its space broke down
                 operator = LinearOperator((B, B), matvec=product, matmat=product, dtype=np.float64)
                 values, vectors = eigsh(operator, k, v0=start[:, 0], tol=tol)
@@ -533,8 +533,8 @@ def count_spectral(n_clusters: int, weights: Weights | None, run: Run) -> Counts
     embedding = bipartite_embedding(run.data, run.engine, n_clusters, weights, more_objects=MORE_OBJECTS)
     rows, labeled = embedding.rows_of(run.sample)
     draw = int(generator(run.seed, "spectral_start.kmeans").integers(2**31))
-    found = spectra.kmeans_of_unit_rows(rows[labeled], n_clusters, 1, draw)
-    return count_nearest(run, embedding, found.centers, n_clusters, weights)
+    clustering = spectra.kmeans_of_unit_rows(rows[labeled], n_clusters, 1, draw)
+    return count_nearest(run, embedding, clustering.centers, n_clusters, weights)
 
 
 def count_nearest(

@@ -119,16 +119,16 @@ class PassClusterer(ConsensusClusterer):
         carried = method.n_carried * np.dtype(method.carried_dtype).itemsize
         results = 4 * K if self.info.soft else 0
         state, n_sampled = 8 * ensemble.n_base_clusters * (K + 8), start_rows(ensemble, K)
-        held, kept = label_bytes(ensemble, n_sampled), results if in_memory else 0
+        n_bytes, result_bytes = label_bytes(ensemble, n_sampled), results if in_memory else 0
         of_passes = MemoryPlan(
-            held=held + 4 * state + (n * (4 + 2 * carried + results) if in_memory else 0),
+            held=n_bytes + 4 * state + (n * (4 + 2 * carried + results) if in_memory else 0),
             per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
-            per_result=state + rows * (kept + 8),
+            per_result=state + rows * (result_bytes + 8),
         )
         start = 2 * state + n_sampled * carried
         first_rows = 8 * n_sampled * (2 * K + 8 if self.info.soft else 3 * ensemble.n_partitions)
         n_held = starts.n_held(self.n_init)
-        on_sample = MemoryPlan(held + n_held * start, state + 2 * start + first_rows, start)
+        on_sample = MemoryPlan(n_bytes + n_held * start, state + 2 * start + first_rows, start)
         plans = [of_passes, on_sample][: 1 + (n_held > 0)]
         return max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
 
@@ -169,16 +169,16 @@ def partition_order(n_partitions: int, seed: int, number: int) -> np.ndarray:
     return np.concatenate(([first], order[order != first]))
 
 
-def given_clusters(init: Any, n_objects: int, n_clusters: int, names: str) -> np.ndarray:
+def checked_clusters(init: Any, n_objects: int, n_clusters: int, names: str) -> np.ndarray:
     """Return clusters (n_objects,) int32 that a caller gives; ``names`` are the other values of ``init``."""
-    given = np.array(init)
-    are_labels = given.shape == (n_objects,) and given.dtype.kind in "iu"
-    if not are_labels or given.min() < -1 or given.max() >= n_clusters:
+    clusters = np.array(init)
+    are_labels = clusters.shape == (n_objects,) and clusters.dtype.kind in "iu"
+    if not are_labels or clusters.min() < -1 or clusters.max() >= n_clusters:
         raise InvalidInputError(
-            f"init has shape {given.shape} and type {given.dtype}; pass {names} or {n_objects} integer "
+            f"init has shape {clusters.shape} and type {clusters.dtype}; pass {names} or {n_objects} integer "
             f"labels from 0 to {n_clusters - 1}, -1 where there is none."
         )
-    return given.astype(np.int32)
+    return clusters.astype(np.int32)
 
 
 def count_given(clusters: np.ndarray, n_clusters: int, run: Run) -> Counts:

@@ -214,16 +214,16 @@ class PCC(ConsensusClusterer):
         self._check_memory_plan(problem.plan, ensemble, engine, out, problem.memory, remedy)
         K, weights, by_sums = self.n_clusters, problem.weights, problem.solver == "all"
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
-        given = weights.partitions if isinstance(weights, Weights) else None
-        survey = take_survey(labels, engine, seed, problem.n_sampled, given)
-        unlabeled, more, of_all, times, is_uniform = survey
-        rows = draw_rows(len(more), N_SAMPLED, seed, "pcc.sample")
-        survey = Survey(unlabeled, more[rows], of_all[rows], times[rows], is_uniform[rows])
+        partition_weights = weights.partitions if isinstance(weights, Weights) else None
+        survey = take_survey(labels, engine, seed, problem.n_sampled, partition_weights)
+        unlabeled, larger, of_all, times, is_uniform = survey
+        rows = draw_rows(len(larger), N_SAMPLED, seed, "pcc.sample")
+        survey = Survey(unlabeled, larger[rows], of_all[rows], times[rows], is_uniform[rows])
         if isinstance(weights, str):
             weights = all_pairs.entropy_weights(survey.sample, ensemble.offsets)
         self._weights = weights
         self._is_limit = warn_of_labels(survey, ensemble, K, weights)
-        warn_of_dissent(survey, ensemble, given, "leave them out")
+        warn_of_dissent(survey, ensemble, partition_weights, "leave them out")
         counts = None if weights is None else weights.partitions
         sample = Sample(survey.sample, ensemble.offsets, counts)
         grouped = None if survey.undersamples(ensemble, K, FEWEST_LABELS) else sample
@@ -231,13 +231,13 @@ class PCC(ConsensusClusterer):
 
         def begin(run: Run) -> all_pairs.Solved:
             """Solve the sample of a run over the labels, from clusters of its tree."""
-            found = self._search  # of an own sample if it chose the number
-            if found is not None and found.sample is sample:
-                groups = found.groups
+            searched = self._search  # with a sample of its own if it chose the number
+            if searched is not None and searched.sample is sample:
+                groups = searched.groups
             else:
                 groups = sample.groups(n_groups_for(K))
             clusters = groups.cut(K).of_objects
-            return all_pairs.solve_sample(run, clusters, K, problem.n_init, weights, more)
+            return all_pairs.solve_sample(run, clusters, K, problem.n_init, weights, larger)
 
         with passes.open_workspace(out, engine, K) as (arrays, snapshots):
             limits = seed, problem.n_passes, self.tol
@@ -302,15 +302,15 @@ def warn_of_labels(survey: Survey, ensemble: Ensemble, n_clusters: int, weights:
     counts, n = None if weights is None else weights.partitions, float(ensemble.n_labeled.mean())
     # the share of co-clustered pairs of sampled objects, over partitions that label both
     sizes = incidence_of(survey.sample, ensemble.offsets).sum(axis=0)
-    seen, joined = np.add.reduceat([sizes, sizes * (sizes - 1)], ensemble.offsets[:-1], axis=1)
-    times = np.ones(seen.size) if counts is None else counts
-    pairs = float(times @ (seen * (seen - 1)))
+    n_labeled, joined = np.add.reduceat([sizes, sizes * (sizes - 1)], ensemble.offsets[:-1], axis=1)
+    times = np.ones(n_labeled.size) if counts is None else counts
+    pairs = float(times @ (n_labeled * (n_labeled - 1)))
     share = float(times @ joined) / pairs if pairs else math.nan
-    least = max(n / n_clusters - 1.0, 0.0) / (n - 1.0) if n > 1 else 0.0
-    if n_clusters > 1 and share < ENOUGH * least:
+    lowest = max(n / n_clusters - 1.0, 0.0) / (n - 1.0) if n > 1 else 0.0
+    if n_clusters > 1 and share < ENOUGH * lowest:
         warn_user(
             f"the labels join {100 * share:.2g} % of the pairs of objects, but {n_clusters} clusters "
-            f"join at least {100 * least:.2g} %; PCC then tends toward clusters of equal size, whatever the "
+            f"join at least {100 * lowest:.2g} %; PCC then tends toward clusters of equal size, whatever the "
             "classes: try eac-average, eac-single or mcla, or a larger n_clusters.",
             errors.ConsensusWarning,
         )
@@ -354,20 +354,20 @@ class Problem(NamedTuple):
         n, K, rows = ensemble.n_objects, self.n_clusters, ensemble.chunk_rows
         n_sampled, statistics = min(n, N_SAMPLED), statistics_bytes(ensemble, K)
         n_generations = 2 if self.solver == "all" else 3  # one of them if a pass is shortened
-        held = n * (4 + 4 * n_generations * K + TRUST_ROW.itemsize) if in_memory else 0
-        held += n * ensemble.row_bytes if keeps_labels(ensemble, engine) else 0
+        n_bytes = n * (4 + 4 * n_generations * K + TRUST_ROW.itemsize) if in_memory else 0
+        n_bytes += n * ensemble.row_bytes if keeps_labels(ensemble, engine) else 0
         # of the sample: its incidence matrix, overlaps and groups, and a start; or what its judgment takes
         square = min(n_sampled, ensemble.n_base_clusters)
         start = 32 * n_sampled * ensemble.n_partitions + 24 * square**2 + 8 * n_sampled * (200 + 4 * K)
-        held += max(start, plan_bytes(ensemble, n_sampled, n_groups_for(K), K))
+        n_bytes += max(start, plan_bytes(ensemble, n_sampled, n_groups_for(K), K))
         # labels as they are collected, and memberships before and after a pass
-        held += min(n, self.n_sampled) * (3 * ensemble.row_bytes + 16 * K)
+        n_bytes += min(n, self.n_sampled) * (3 * ensemble.row_bytes + 16 * K)
         if self.solver == "heap":  # memberships and gradients; of a pair end: index, two counts, share,
-            held += 16 * n * K + 36 * n_pair_ends(self.pairs, n)  # weight, and temporaries
+            n_bytes += 16 * n * K + 36 * n_pair_ends(self.pairs, n)  # weight, and temporaries
         elif self.solver == "blocked" and not isinstance(self.pairs, PairTable):  # yet to be counted
-            held += PAIR_BYTES * n_pair_ends(self.pairs, n) // 2
+            n_bytes += PAIR_BYTES * n_pair_ends(self.pairs, n) // 2
         return MemoryPlan(
-            held=held,
+            held=n_bytes,
             # including the memberships before and after, and their change
             per_block=block_label_bytes(ensemble) + 16 * rows * K + 64 * rows + 3 * statistics,
             per_result=statistics + 8 * rows + (4 * rows * K if in_memory else 0),
@@ -450,8 +450,8 @@ def choose_problem(model: Any, ensemble: Ensemble) -> Problem:
         n_sampled = max(N_SAMPLED, min(max(SAMPLE, n // SHARE), LABELS_TOGETHER // ensemble.n_partitions))
     if memory is None and (pairs == DENSE or statistics_bytes(ensemble, K) > DEFAULT_DATA_BYTES):
         memory = DEFAULT_DATA_BYTES
-    chosen = solver, K, divergence, pairs, is_as_published, max_steps, n_passes, n_init, n_sampled
-    return Problem(*chosen, weights, memory)
+    fields = solver, K, divergence, pairs, is_as_published, max_steps, n_passes, n_init, n_sampled
+    return Problem(*fields, weights, memory)
 
 
 # Pairs: Algorithm 1 of the paper, steepest two-coordinate descent, in blocks
@@ -493,9 +493,9 @@ class Neighborhoods(NamedTuple):
             progress="blocks of pairs",
         )
         colors: list[int] = []
-        for block, others in enumerate(neighbors):
-            taken = {colors[other] for other in others if other < block}
-            colors.append(next(color for color in range(len(taken) + 1) if color not in taken))
+        for block, adjacent in enumerate(neighbors):
+            used_colors = {colors[neighbor] for neighbor in adjacent if neighbor < block}
+            colors.append(next(color for color in range(len(used_colors) + 1) if color not in used_colors))
         mean_weight = max(weight / pairs.n_objects, 1.0)
         return cls(pairs, blocks, neighbors, colors, divergence, mean_weight, entries)
 
@@ -522,7 +522,7 @@ class Neighborhoods(NamedTuple):
         rounds = self.rounds(n_rounds)
         return [[b for b in self.blocks if rounds[b.index] == number] for number in range(max(rounds) + 1)]
 
-    def numbered(self, known: list[int], *, within: bool = True) -> tuple[np.ndarray, ...]:
+    def numbered(self, block_numbers: list[int], *, within: bool = True) -> tuple[np.ndarray, ...]:
         """Return the pairs of the first of some blocks, their objects numbered from 0, block after block.
 
         In CSR, each pair of two of its objects in both rows: indptr, indices, and float32 shares of agreement
@@ -530,12 +530,12 @@ class Neighborhoods(NamedTuple):
         ``within``.
         """
         shifts, filled = np.full(len(self.blocks), -self.pairs.n_objects, np.int32), 0
-        for block in (self.blocks[b] for b in known):
+        for block in (self.blocks[b] for b in block_numbers):
             shifts[block.index] = filled - block.start
             filled += block.n_rows
         if not within:
-            shifts[known[0]] = -self.pairs.n_objects
-        rows = self.pairs.read(self.blocks[known[0]].start, self.blocks[known[0]].stop)
+            shifts[block_numbers[0]] = -self.pairs.n_objects
+        rows = self.pairs.read(self.blocks[block_numbers[0]].start, self.blocks[block_numbers[0]].stop)
         starts, numbers = np.array([b.start for b in self.blocks], np.int32), np.empty_like(rows.indices)
         pair_descent.renumber(rows.indices, starts, shifts, numbers)
         weights = rows.n_seen.astype(np.float32)
@@ -613,7 +613,7 @@ class BlockedPairs(passes.Passes):
         return passes.Step(state, record, is_settled, 1 if length == 1.0 else 2)
 
     def _move(
-        self, run: Run, generation: int, n_rounds: int, threshold: float, most: int | None
+        self, run: Run, generation: int, n_rounds: int, threshold: float, limit: int | None
     ) -> Callable[[Block], Stretch]:
         """Return the task that takes a stretch of at most so many steps with a block, the steepest first.
 
@@ -627,11 +627,11 @@ class BlockedPairs(passes.Passes):
         def move_block(block: Block) -> Stretch:
             memberships = arrays.read(generation, block)
             n, K = memberships.shape
-            known = sorted(near.neighbors[block.index], key=lambda b: (rounds[b], b))
-            moved = [near.blocks[b] for b in known if rounds[b] < rounds[block.index]]
-            others = [np.empty((0, K), np.float32), *(arrays.read(generation + 1, b) for b in moved)]
-            others += [arrays.read(generation, near.blocks[b]) for b in known[len(moved) :]]
-            fixed, pairs = np.concatenate(others), near.numbered([block.index, *known])
+            neighbors = sorted(near.neighbors[block.index], key=lambda b: (rounds[b], b))
+            moved = [near.blocks[b] for b in neighbors if rounds[b] < rounds[block.index]]
+            parts = [np.empty((0, K), np.float32), *(arrays.read(generation + 1, b) for b in moved)]
+            parts += [arrays.read(generation, near.blocks[b]) for b in neighbors[len(moved) :]]
+            fixed, pairs = np.concatenate(parts), near.numbered([block.index, *neighbors])
             value, slope, curvature = near.divergence.compiled
             search = pair_descent.quadratic_search if slope is l2_slope else newton_search(slope, curvature)
             rows = np.zeros((n, 2 * K))
@@ -640,14 +640,14 @@ class BlockedPairs(passes.Passes):
             pair_descent.prepare(rows, *pairs, fixed, *queue, slope)
             gap_before = float(queue[0][0])
             scratch = np.empty((4, max(int(np.diff(pairs[0]).max(initial=0)), 1)))
-            n_steps = stretch_steps(n, K) if most is None else min(stretch_steps(n, K), most)
-            taken, gap = pair_descent.descend(
+            n_steps = stretch_steps(n, K) if limit is None else min(stretch_steps(n, K), limit)
+            n_taken, gap = pair_descent.descend(
                 rows, *pairs, fixed, *queue, scratch, n_steps, threshold, search, slope
             )
             counted = fixed[: sum(b.n_rows for b in moved)]
             objective = pair_descent.total_value(rows, *pairs, counted, value)
             arrays.write(generation + 1, block, rows[:, :K].astype(np.float32))
-            return Stretch(taken, gap_before, gap, objective)
+            return Stretch(n_taken, gap_before, gap, objective)
 
         return move_block
 
@@ -663,17 +663,17 @@ class BlockedPairs(passes.Passes):
         rounds = None if n_rounds is None else near.rounds(n_rounds)
 
         def measure_block(block: Block) -> np.ndarray:
-            known = [b for b in near.neighbors[block.index] if b > block.index]
+            later = [b for b in near.neighbors[block.index] if b > block.index]
             if rounds is not None:
-                known = [b for b in known if rounds[b] == rounds[block.index]]
+                later = [b for b in later if rounds[b] == rounds[block.index]]
             totals = np.zeros(len(lengths))
-            if known or rounds is None:
-                read = {g: [arrays.read(g, near.blocks[b]) for b in (block.index, *known)] for g in {*ends}}
-                own = [read[generation][0] for generation in ends]
-                others = [np.concatenate([own[0][:0], *read[generation][1:]]) for generation in ends]
-                pairs = near.numbered([block.index, *known], within=rounds is None)
+            if later or rounds is None:
+                rows = {g: [arrays.read(g, near.blocks[b]) for b in (block.index, *later)] for g in {*ends}}
+                inner = [rows[generation][0] for generation in ends]
+                outer = [np.concatenate([inner[0][:0], *rows[generation][1:]]) for generation in ends]
+                pairs = near.numbered([block.index, *later], within=rounds is None)
                 value, _, _ = near.divergence.compiled
-                pair_descent.values_along(*own, *pairs, *others, np.array(lengths), totals, value)
+                pair_descent.values_along(*inner, *pairs, *outer, np.array(lengths), totals, value)
             return totals
 
         return fold(run.engine, run.blocks, measure_block, np.add)
@@ -685,9 +685,9 @@ def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, budget: Da
     A task has its pairs, its own objects and those of neighbor blocks.
     """
     rows = max(block.n_rows for block in near.blocks)
-    others = max(sum(near.blocks[b].n_rows for b in neighbors) for neighbors in near.neighbors)
-    to_move = rows * (28 * n_clusters + 32) + 4 * n_clusters * others
-    to_measure = 8 * n_clusters * (rows + others)  # two generations
+    n_neighbors = max(sum(near.blocks[b].n_rows for b in neighbors) for neighbors in near.neighbors)
+    to_move = rows * (28 * n_clusters + 32) + 4 * n_clusters * n_neighbors
+    to_measure = 8 * n_clusters * (rows + n_neighbors)  # two generations
     # counts, index, index in the task, share, weight, and temporaries
     task = 28 * near.task_entries + max(to_move, to_measure)
     n_tasks = min(engine.n_workers, max(map(len, near.in_rounds(near.fewest_rounds))))
@@ -705,13 +705,13 @@ def cut_blocks(pairs: PairTable) -> list[Block]:
     entries = 2 * pairs.n_pairs
     n_blocks = max(min(entries >> 16, 16), -(-entries // (1 << 22)), 1)
     n, cost = pairs.n_objects, entries + 8 * pairs.n_objects  # an object costs as much as eight pair ends
-    ends, before = [], 0
+    ends, total = [], 0
     for part in row_blocks(n, 1 << 20):
-        costs = before + np.cumsum(pairs.degrees(part.start, part.stop) + 8)
-        wanted = np.arange(1, n_blocks) * cost // n_blocks
-        found = wanted[(wanted >= before) & (wanted < costs[-1])]
-        ends += (part.start + np.searchsorted(costs, found, "right")).tolist()
-        before = int(costs[-1])
+        costs = total + np.cumsum(pairs.degrees(part.start, part.stop) + 8)
+        targets = np.arange(1, n_blocks) * cost // n_blocks
+        inside = targets[(targets >= total) & (targets < costs[-1])]
+        ends += (part.start + np.searchsorted(costs, inside, "right")).tolist()
+        total = int(costs[-1])
     bounds = sorted({0, *ends, n})
     return [Block(b, start, stop) for b, (start, stop) in enumerate(itertools.pairwise(bounds))]
 
@@ -813,10 +813,10 @@ def solve_pairs(
             solved_sums, generation = all_pairs.solved_sums(run, read, isolated), end.generation + 1
 
             def place_isolated(block: Block) -> None:
-                chosen, rows = block.rows_of(isolated), np.array(read(block))
-                if chosen.size:
-                    labels = data.read(block.start, block.stop)[chosen]
-                    rows[chosen] = all_pairs.best_memberships(solved_sums, data.offsets, labels)
+                places, rows = block.rows_of(isolated), np.array(read(block))
+                if places.size:
+                    labels = data.read(block.start, block.stop)[places]
+                    rows[places] = all_pairs.best_memberships(solved_sums, data.offsets, labels)
                 arrays.write(generation, block, rows)
 
             run.for_all(place_isolated)

@@ -87,7 +87,7 @@ class Recoding:
 
     def __init__(self, fitted: Ensemble) -> None:
         parts = zip(fitted.categories, fitted.n_clusters, strict=True)
-        self.values: list[np.ndarray] = [np.arange(k) if of is None else np.asarray(of) for of, k in parts]
+        self.values: list[np.ndarray] = [np.arange(k) if labels is None else labels for labels, k in parts]
         """The original label of every dense label of every partition."""
         self.names: list[str] = list(fitted.names)
         self.is_named: bool = self.names != [f"p{u}" for u in range(len(self.names))]
@@ -110,9 +110,9 @@ class Recoding:
 
         Of soft clusterings, an empty list.
         """
-        given = Recoding(new)
+        recoding = Recoding(new)
         if new.names != self.names and (
-            (given.is_named and self.is_named) or set(new.names) == set(self.names)
+            (recoding.is_named and self.is_named) or set(new.names) == set(self.names)
         ):
             u = next(u for u, name in enumerate(self.names) if new.names[u] != name)
             raise InvalidInputError(
@@ -126,11 +126,11 @@ class Recoding:
                     f"{np.diff(self.offsets).tolist()}; give the same clusters in the same order."
                 )
             return []
-        tables = [codes_in(*values) for values in zip(self.values, given.values, strict=True)]
+        tables = [codes_in(*values) for values in zip(self.values, recoding.values, strict=True)]
         unseen = [u for u, table in enumerate(tables) if (table[:-1] < 0).any()]
         if unseen:
             u = unseen[0]
-            label = given.values[u][tables[u][:-1] < 0].tolist()[0]
+            label = recoding.values[u][tables[u][:-1] < 0].tolist()[0]
             warn_user(
                 f"{len(unseen)} of {len(tables)} partitions have labels that did not occur in fit, such as "
                 f"{label!r} in {new.names[u]!r}; they count as missing.",

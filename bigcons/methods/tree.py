@@ -88,11 +88,11 @@ class TreePass(passes.Passes):
         is_kept = total["sizes"] >= self.min_size
         is_kept[total["sizes"].argmax()] = True
         placement = Placement.fit(total["T"], np.where(is_kept, total["sizes"], 0), offsets, weights)
-        known = None
+        start = None
         if len(run.sample) == n:
-            known = np.concatenate([arrays.read(1, block)[:, 0] for block in run.blocks])
-        placed = placement.place(run.sample, known)
-        clusters = placed.clusters if known is None else np.where(np.append(is_kept, True)[known], known, -1)
+            start = np.concatenate([arrays.read(1, block)[:, 0] for block in run.blocks])
+        placed = placement.place(run.sample, start)
+        clusters = placed.clusters if start is None else np.where(np.append(is_kept, True)[start], start, -1)
         log_likelihood, moved = total["totals"].tolist()
         if first is None:
             log_likelihood = float(placed.stats["totals"][0]) * n / len(run.sample)
@@ -103,8 +103,8 @@ class TreePass(passes.Passes):
         share = independent_share(run.sample, clusters, offsets, table, *known_rates, counts)
         placement, divisions = replace(placement, temperature=share), np.full((K, K), np.nan)
         if self.search is not None:
-            given = self.search.sample.all_labels
-            sure = placement.place(given, known if len(given) == n else None, soft=True)
+            sampled = self.search.sample.all_labels
+            sure = placement.place(sampled, start if len(sampled) == n else None, soft=True)
             if sure.trust.size:
                 confidence = sure.trust["confidence"]
                 support, divisions = self.search.halves.of_clusters(sure.clusters, confidence, K)
@@ -238,8 +238,8 @@ class ConsensusTree(ConsensusClusterer):
                 self.n_told_apart_: int = choice.n_clusters
                 self._is_limit = choice.n_clusters < K  # which one warning says
             if not self._is_local:
-                alike = np.ones(ensemble.n_base_clusters)
-                sample = Sample(survey.sample, offsets, counts, alike, survey.times)
+                ones = np.ones(ensemble.n_base_clusters)
+                sample = Sample(survey.sample, offsets, counts, ones, survey.times)
             if self._is_local and self._search is not None:
                 groups, sample = self._search.groups, self._search.sample
             else:
@@ -271,8 +271,8 @@ class ConsensusTree(ConsensusClusterer):
             least = f" (others would have fewer than {min_size:,})" if min_size else ""
             words += [f"only {self.n_clusters_:,} of n_clusters={K:,} clusters have objects{least}"]
         if self._is_limit:
-            told = f"halves of the partitions confirm {self.n_told_apart_:,} of n_clusters={K:,} clusters"
-            words += [f"{told}; more may be real, but these partitions do not show it"]
+            claim = f"halves of the partitions confirm {self.n_told_apart_:,} of n_clusters={K:,} clusters"
+            words += [f"{claim}; more may be real, but these partitions do not show it"]
         if words:
             warn_user(", and ".join(words) + ".", SurplusClustersWarning)
 
@@ -287,34 +287,34 @@ class ConsensusTree(ConsensusClusterer):
         labeled, n = (sample.labels, sample.offsets, sample.counts), run.data.n_objects
         min_size = (self.min_size or 0) * len(sample.all_labels) / n
         least = max(grouping.fewest_objects(len(sample.all_labels), K), math.ceil(min_size))
-        is_given = self._is_local and not is_chosen
-        share = grouping.LEAST_SHARE if is_given else 0.0
+        is_fixed = self._is_local and not is_chosen
+        share = grouping.LEAST_SHARE if is_fixed else 0.0
         if is_chosen:
             least = least_objects(groups.sizes)
         most_cut = K if is_chosen and min_size else max(min(2 * K, len(groups.sizes)), K)
         is_whole, most = len(sample.all_labels) == n, 0
         for n_cut in range(K, most_cut + 1):
             cut = groups.cut(n_cut, least, self._trees, share)
-            if is_given and (divided := sample.divided(n_cut)) is not None:
+            if is_fixed and (divided := sample.divided(n_cut)) is not None:
                 cut = max(cut, divided, key=attrgetter("merit"))
             # a tree merges groups of objects that err with each other, or all with one of the clusters
             clusters = grouping.most_probable(*labeled, cut.of_objects, left_out=True)
             T, sizes = counts_of(sample.all_labels, offsets, clusters, n_cut, self._weights, sample.times)
             placement = Placement.fit(T, sizes, offsets, self._weights)
             placed = placement.place(sample.all_labels, clusters if is_whole else None).clusters
-            won = np.bincount(placed + 1, sample.times, n_cut + 1)[1:]
-            is_winning = won >= max(min_size, np.finfo(float).tiny)
-            is_winning[won.argmax()] = True
+            votes = np.bincount(placed + 1, sample.times, n_cut + 1)[1:]
+            is_winning = votes >= max(min_size, np.finfo(float).tiny)
+            is_winning[votes.argmax()] = True
             winning = np.flatnonzero(is_winning)
             if most < winning.size <= K:
                 most, tree, table, of_clusters = winning.size, cut.tree, T[:, winning], sizes[winning]
-                found = np.where(np.isin(clusters, winning), np.searchsorted(winning, clusters), -1)
+                chosen = np.where(np.isin(clusters, winning), np.searchsorted(winning, clusters), -1)
             if most == K:
                 break
         if not is_whole:
             return (np.pad(table, ((0, 0), (0, K - most))), np.pad(of_clusters, (0, K - most))), tree
         for block in run.blocks:
-            run.arrays.write(0, block, found[block.start : block.stop, None].astype(np.int32))
+            run.arrays.write(0, block, chosen[block.start : block.stop, None].astype(np.int32))
         return None, tree
 
     def _cut_of_all(self, sample: np.ndarray, run: Run) -> First:
@@ -324,16 +324,16 @@ class ConsensusTree(ConsensusClusterer):
         """
         offsets, K, weights = run.data.offsets, self.n_clusters, self._weights
         counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
-        asked = run.data, run.engine, grouping.GROUPS_PER_CLUSTER * K, weights
-        embedding = incidence.bipartite_embedding(*asked, more_objects=incidence.MORE_OBJECTS)
+        arguments = run.data, run.engine, grouping.GROUPS_PER_CLUSTER * K, weights
+        embedding = incidence.bipartite_embedding(*arguments, more_objects=incidence.MORE_OBJECTS)
         rows, labeled = embedding.rows_of(sample)
         with one_thread(user_api="blas"):
             groups = grouping.nearest_pivots(rows[labeled])
             centers = incidence.one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
             centers /= np.bincount(groups)[:, None]
         of_groups, sizes = incidence.count_nearest(run, embedding, centers, len(centers), weights)
-        known = np.ascontiguousarray(of_groups.T), offsets, counts, np.ones(len(of_groups))
-        merged = Groups(groups, np.bincount(groups), *known, *grouping.merge_groups(*known))
+        content = np.ascontiguousarray(of_groups.T), offsets, counts, np.ones(len(of_groups))
+        merged = Groups(groups, np.bincount(groups), *content, *grouping.merge_groups(*content))
         cut = merged.cut(K, trees=self._trees)
         inside = incidence.one_hot(cut.clusters, K)
         return (of_groups @ inside, sizes @ inside), cut.tree
@@ -352,15 +352,15 @@ class ConsensusTree(ConsensusClusterer):
 
         def tables(results: Results) -> tuple[Any, Any, float]:
             stats, numbers = results.total, np.flatnonzero(results.sizes)
-            found = results.order[numbers]
+            indices = results.order[numbers]
             sums = TrustSums(
                 values=numbers,
                 sizes=results.sizes[numbers],
-                table=stats["T"].T[found].astype(np.int64),
-                confidence=stats["confidence"][found],
-                agreed=stats["agreed"][..., found],
+                table=stats["T"].T[indices].astype(np.int64),
+                confidence=stats["confidence"][indices],
+                agreed=stats["agreed"][..., indices],
                 sample=run.sample,
-                support=ClusterSupport(placement.support[found], divisions[np.ix_(found, found)]),
+                support=ClusterSupport(placement.support[indices], divisions[np.ix_(indices, indices)]),
             )
             return *sums.tables(ensemble), placement.temperature
 

@@ -168,7 +168,7 @@ def test_largest_lifetime__equals_the_widest_range_of_heights(heights, bounded, 
     n = len(heights) + 1
     found = naive.lifetimes(heights, 0 if bounded else heights[0], heights[-1])
     allowed = {k: found.get(k, 0) for k in range(2, n + bounded) if k <= most}
-    chosen = evidence.largest_lifetime(np.array(heights, float), most=most, below=0.0 if bounded else None)
+    chosen = evidence.largest_lifetime(np.array(heights, float), limit=most, below=0.0 if bounded else None)
     assert chosen == max(k for k, value in allowed.items() if value == max(allowed.values()))
 
 
