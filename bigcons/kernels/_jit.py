@@ -91,12 +91,12 @@ def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
     To numba, two kernels made from the same arguments are different types with the same name, and code
     compiled for one rejects the other.
     """
-    made, lock = cache(make), Lock()
+    cached, lock = cache(make), Lock()
 
     @wraps(make)
     def only(*arguments: Any) -> Any:
         with lock:
-            return made(*arguments)
+            return cached(*arguments)
 
     return only
 

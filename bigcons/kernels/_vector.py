@@ -176,7 +176,7 @@ def _maker(*, with_zeros):
             lengths, kinds = [args[0]], [shape]
             if is_tuple:
                 lengths, kinds = cgutils.unpack_tuple(builder, args[0]), shape
-            lengths = [context.cast(builder, *of, types.intp) for of in zip(lengths, kinds, strict=True)]
+            lengths = [context.cast(builder, *pair, types.intp) for pair in zip(lengths, kinds, strict=True)]
             entry = context.get_data_type(dtype.dtype)
             itemsize = size = context.get_constant(types.intp, context.get_abi_sizeof(entry))
             strides: list[ir.Value] = []
@@ -203,10 +203,10 @@ empty, zeros = _maker(with_zeros=False), _maker(with_zeros=True)
 @intrinsic
 def flat(typingctx, array):
     def generate(context, builder, signature, args):
-        given = context.make_array(signature.args[0])(context, builder, args[0])
+        source = context.make_array(signature.args[0])(context, builder, args[0])
         view = context.make_array(signature.return_type)(context, builder)
-        lengths, strides = [given.nitems], [given.itemsize]
-        populate_array(view, given.data, lengths, strides, given.itemsize, given.meminfo, given.parent)
+        lengths, strides = [source.nitems], [source.itemsize]
+        populate_array(view, source.data, lengths, strides, source.itemsize, source.meminfo, source.parent)
         if context.enable_nrt:
             context.nrt.incref(builder, signature.return_type, view._getvalue())
         return view._getvalue()

@@ -181,11 +181,11 @@ def n_likely(y, b):
 
     Clusters of less than an eighth of the object's largest ``b`` rarely attract it.
     """
-    most = 0.0
+    largest = 0.0
     for k in range(b.shape[0]):
-        most = max(most, b[k])
+        largest = max(largest, b[k])
     n = b.shape[0]
-    while n > 1 and y[n - 1] == 0.0 and b[n - 1] < 0.125 * most:
+    while n > 1 and y[n - 1] == 0.0 and b[n - 1] < 0.125 * largest:
         n -= 1
     return n
 
@@ -200,17 +200,17 @@ def n_below(level, b, n):
 
 
 @leaf
-def read_quadratic(table, at, w_at, m, weight, y, known, n, t_sum, A):
+def read_quadratic(table, at, w_at, m, weight, y, n_read, n, t_sum, A):
     """Form ``A[:n, :n]`` of one object from its rows of T, less its own contribution of the given weight.
 
-    ``A[:known, :known]`` and its part of ``t_sum`` are already computed.
+    ``A[:n_read, :n_read]`` and its part of ``t_sum`` are already computed.
     """
-    sum_columns(table, at, w_at, m, padded_leaf(triangle(known)), triangle(n), t_sum)
-    q = triangle(known)
-    for r in range(known, n):
-        own = weight * y[r]
+    sum_columns(table, at, w_at, m, padded_leaf(triangle(n_read)), triangle(n), t_sum)
+    q = triangle(n_read)
+    for r in range(n_read, n):
+        share = weight * y[r]
         for k in range(r + 1):
-            A[k, r] = A[r, k] = t_sum[q] - own * y[k]
+            A[k, r] = A[r, k] = t_sum[q] - share * y[k]
             q += 1
 
 
@@ -235,10 +235,10 @@ def gradient_range(A, b, y, n):
 @leaf
 def n_positive(y, n):
     """Return the number of the first ``n`` clusters in the support of ``y``."""
-    found = 0
+    count = 0
     for k in range(n):
-        found += y[k] > 0.0
-    return found
+        count += y[k] > 0.0
+    return count
 
 
 @leaf

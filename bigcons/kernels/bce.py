@@ -143,18 +143,18 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
         prior[k] = alpha[k]
     at = empty(M, np.uint64)
     inverse = empty(M, np.float64)
-    together = rows_together(n_rows, offsets, width, 0)
-    n_labels = empty(together, np.int64)
-    gamma = np.ones((together, width))
-    weight, total = empty((together, width), np.float64), empty((together, width), np.float64)
+    batch = rows_together(n_rows, offsets, width, 0)
+    n_labels = empty(batch, np.int64)
+    gamma = np.ones((batch, width))
+    weight, total = empty((batch, width), np.float64), empty((batch, width), np.float64)
     excess = empty(width, np.float64)
     product = np.ones(width)
     log_y = zeros(width, np.float64)
-    rest = zeros(width, np.float64)
+    log_theta = zeros(width, np.float64)
     bound = 0.0
     n_labeled = 0
-    for start in range(0, n_rows, together):
-        n = min(together, n_rows - start)
+    for start in range(0, n_rows, batch):
+        n = min(batch, n_rows - start)
         for r in range(n):
             n_labels[r] = find_rows(labels, start + r, 0, M, offsets, width, at)
             for k in range(K):
@@ -171,16 +171,16 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
                 continue
             n_labeled += 1
             bound -= n_labels[r] * weigh(gamma[r], K, weight[r], excess)
-            bound += add_rest(gamma[r], K, prior, excess, n_labels[r], rest)
+            bound += add_log_theta(gamma[r], K, prior, excess, n_labels[r], log_theta)
             multiply(product, gamma[r])
             if n_labeled % FACTORS == 0:
                 take_logs(product, log_y)
         first = 0
         while first < M:
-            last = M if together == 1 else end_of_slice(offsets, first, width, 0)
+            last = M if batch == 1 else end_of_slice(offsets, first, width, 0)
             for r in range(n):
                 m = n_labels[r]
-                if together > 1:
+                if batch > 1:
                     m = find_rows(labels, start + r, first, last, offsets, width, at)
                 invert(table, at, m, weight[r], inverse)
                 add_shares(shares, at, m, weight[r], inverse)
@@ -189,7 +189,7 @@ def e_step(labels, offsets, beta, alpha, gamma_old, gamma_new, counts, log_means
     take_logs(product, log_y)
     for k in range(K):
         bound += (alpha[k] + SHIFT - 0.5) * log_y[k]
-        log_means[k] += log_y[k] + rest[k]
+        log_means[k] += log_y[k] + log_theta[k]
     for b in range(B):
         for k in range(K):
             counts[b, k] += beta[b, k] * shares[b * width + k]
@@ -266,12 +266,12 @@ def weigh(gamma, K, weight, excess):
     """Set ``weight`` to ``exp(psi(gamma) + e)``, ``excess`` to `log_excess`; return ``e``, its least."""
     for k in range(gamma.shape[0]):
         excess[k] = log_excess(gamma[k])
-    least = excess[0]
+    lowest = excess[0]
     for k in range(1, K):
-        least = min(least, excess[k])
+        lowest = min(lowest, excess[k])
     for k in range(gamma.shape[0]):
-        weight[k] = (gamma[k] + SHIFT) * exp_below_zero(least - excess[k])
-    return least
+        weight[k] = (gamma[k] + SHIFT) * exp_below_zero(lowest - excess[k])
+    return lowest
 
 
 @leaf
@@ -305,8 +305,8 @@ def add_shares(shares, at, m, weight, inverse):
         column = np.uint64(k)
         values = load8(weight, column)
         for e in range(m):
-            here = at[e] + column
-            store8(shares, here, add_times8(load8(shares, here), values, inverse[e]))
+            entry = at[e] + column
+            store8(shares, entry, add_times8(load8(shares, entry), values, inverse[e]))
 
 
 @leaf
@@ -326,8 +326,8 @@ def sum_of_logs(x, m):
 
 
 @jit  # not a leaf: its sum is rounded apart from those that it is added to
-def add_rest(gamma, K, prior, excess, m, rest):
-    """Add the expected log theta of one object to ``rest``; return the terms of the bound in gamma alone.
+def add_log_theta(gamma, K, prior, excess, m, log_theta):
+    """Add the expectation of one object to ``log_theta``; return the terms of the bound in gamma alone.
 
     Both omit their ``log y``: one summand of the first, and ``alpha_k + SHIFT - 1/2`` times it in the second.
 
@@ -339,15 +339,15 @@ def add_rest(gamma, K, prior, excess, m, rest):
         - lgamma(sum gamma) - (m + sum alpha - sum gamma) psi(sum gamma)
     """
     total = 0.0
-    left = np.float64(m)
+    surplus = np.float64(m)
     for k in range(K):
         total += gamma[k]
-        left += prior[k] - gamma[k]
+        surplus += prior[k] - gamma[k]
     log_total = math.log(total + SHIFT)
     mean = log_total - log_excess(total)
-    value = -(total + SHIFT - 0.5) * log_total - stirling(total) - left * mean
+    value = -(total + SHIFT - 0.5) * log_total - stirling(total) - surplus * mean
     for k in range(K):
-        rest[k] -= excess[k] + mean
+        log_theta[k] -= excess[k] + mean
         value += stirling(gamma[k]) - (prior[k] - gamma[k]) * excess[k]
     product = 1.0 / rising(total)
     for start in range(0, K, FACTORS):

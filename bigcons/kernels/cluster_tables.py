@@ -134,8 +134,8 @@ def add_to_rows(table, at, m, values, width):
         column = np.uint64(k)
         part = load8(values, column)
         for e in range(m):
-            here = at[e] + column
-            store8(table, here, add8(load8(table, here), part))
+            entry = at[e] + column
+            store8(table, entry, add8(load8(table, entry), part))
 
 
 @leaf
@@ -258,17 +258,17 @@ def mark_majorities(T, offsets, majority):
     a cluster has no member. One pass over T.
     """
     K = T.shape[1]
-    most = empty(K, np.float64)
+    highest = empty(K, np.float64)
     winner = empty(K, np.int64)
     for u in range(offsets.shape[0] - 1):
-        most[:] = 0.0
+        highest[:] = 0.0
         for b in range(offsets[u], offsets[u + 1]):
             for k in range(K):
-                if T[b, k] > most[k]:
-                    most[k] = T[b, k]
+                if T[b, k] > highest[k]:
+                    highest[k] = T[b, k]
                     winner[k] = b
         for k in range(K):
-            if most[k] > 0.0:
+            if highest[k] > 0.0:
                 majority[winner[k], k] = 1.0
 
 
@@ -316,12 +316,12 @@ def respond(labels, offsets, table, bias, T, sizes, totals):
 
     Arguments as in `assign`.
     """
-    together = rows_together(len(labels), offsets, table.shape[1], 0)
+    batch = rows_together(len(labels), offsets, table.shape[1], 0)
     at = empty(labels.shape[1], np.uint64)
-    scores, n_labels = zeros((together, table.shape[1]), np.float64), empty(together, np.int64)
+    scores, n_labels = zeros((batch, table.shape[1]), np.float64), empty(batch, np.int64)
     rows, sums = flat(table), flat(T)
-    for start in range(0, len(labels), together):
-        n = min(together, len(labels) - start)
+    for start in range(0, len(labels), batch):
+        n = min(batch, len(labels) - start)
         respond_together(
             labels, start, n, offsets, rows, bias, sums, sizes, totals, at, scores, n_labels
         )  # fmt: skip
@@ -353,12 +353,12 @@ def responsibilities(labels, offsets, table, bias, out):
     """Set ``out`` (rows, K) float32 to the responsibilities; without labels they come from bias alone."""
     n_rows, M = labels.shape
     K, width = bias.shape[0], table.shape[1]
-    together = rows_together(n_rows, offsets, width, 0)
+    batch = rows_together(n_rows, offsets, width, 0)
     at = empty(M, np.uint64)
-    scores, n_labels = zeros((together, width), np.float64), empty(together, np.int64)
-    for start in range(0, n_rows, together):
-        n = min(together, n_rows - start)
-        gather(labels, start, n, offsets, flat(table), width, at, scores, n_labels, together > 1)
+    scores, n_labels = zeros((batch, width), np.float64), empty(batch, np.int64)
+    for start in range(0, n_rows, batch):
+        n = min(batch, n_rows - start)
+        gather(labels, start, n, offsets, flat(table), width, at, scores, n_labels, batch > 1)
         for r in range(n):
             normalize(scores[r], bias)
             for k in range(K):

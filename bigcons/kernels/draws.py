@@ -43,11 +43,11 @@ def mark_drawn(key, first, bounds, counts, marks):
     for p in range(counts.size):
         start[0] = key + np.uint64(first + p) * _GOLDEN
         random[0] = bits(start) * _SECOND  # pieces start far from each other
-        needed = counts[p]
+        n_left = counts[p]
         for row in range(bounds[p], bounds[p + 1]):
-            is_taken = uniform(random) * (bounds[p + 1] - row) < needed
-            marks[row] = is_taken
-            needed -= is_taken
+            is_drawn = uniform(random) * (bounds[p + 1] - row) < n_left
+            marks[row] = is_drawn
+            n_left -= is_drawn
 
 
 @jit
@@ -72,11 +72,11 @@ def keep_least(labels, partitions, starts, first, key, factors, keys, rows):
             label = np.int64(of_row[np.uint64(partitions[p])])
             number = (of_object * factors[p]) >> shift
             if number < limits[np.uint64((starts[p] + label + 1) * (label >= 0))]:
-                b, at = starts[p] + label, last
-                while at > 0 and keys[b, at - 1] > number:
-                    keys[b, at], rows[b, at] = keys[b, at - 1], rows[b, at - 1]
-                    at -= 1
-                keys[b, at], rows[b, at] = number, row
+                b, position = starts[p] + label, last
+                while position > 0 and keys[b, position - 1] > number:
+                    keys[b, position], rows[b, position] = keys[b, position - 1], rows[b, position - 1]
+                    position -= 1
+                keys[b, position], rows[b, position] = number, row
                 limits[b + 1] = keys[b, last]
 
 

@@ -41,38 +41,38 @@ def sweep(labels, offsets, z, by_label, by_partition, alpha, omega, sums, keep, 
     for u in range(M):
         for h in range(K):
             scale[u, h] = 1.0 / ((offsets[u + 1] - offsets[u]) * omega + by_partition[u, h])
-    own = empty(K, np.float64)
+    counts = empty(K, np.float64)
     weight = empty(K, np.float64)
     for i in range(n):
-        own[:] = 0.0
+        counts[:] = 0.0
         for u in range(M):
             if labels[i, u] >= 0:
-                own[z[i, u]] += 1.0
+                counts[z[i, u]] += 1.0
         for u in range(M):
             if labels[i, u] < 0:
                 continue
             b = offsets[u] + labels[i, u]
             before = z[i, u]
-            move(by_label, by_partition, scale, own, b, u, before, -1.0, omega, offsets)
+            move(by_label, by_partition, scale, counts, b, u, before, -1.0, omega, offsets)
             total = 0.0
             for h in range(K):
-                total += (omega + by_label[b, h]) * scale[u, h] * (alpha + own[h])
+                total += (omega + by_label[b, h]) * scale[u, h] * (alpha + counts[h])
                 weight[h] = total
             threshold = uniform(random) * total
             after = 0
             while after < K - 1 and weight[after] <= threshold:
                 after += 1
             z[i, u] = after
-            move(by_label, by_partition, scale, own, b, u, after, 1.0, omega, offsets)
+            move(by_label, by_partition, scale, counts, b, u, after, 1.0, omega, offsets)
         if keep:
             for h in range(K):
-                sums[i, h] += np.float32(own[h])
+                sums[i, h] += np.float32(counts[h])
 
 
 @leaf
-def move(by_label, by_partition, scale, own, b, u, h, change, omega, offsets):
+def move(by_label, by_partition, scale, counts, b, u, h, change, omega, offsets):
     """Add ``change`` to the counts of labels of base cluster ``b`` in partition ``u`` and cluster ``h``."""
-    own[h] += change
+    counts[h] += change
     by_label[b, h] += change
     by_partition[u, h] += change
     scale[u, h] = 1.0 / ((offsets[u + 1] - offsets[u]) * omega + by_partition[u, h])
@@ -81,13 +81,13 @@ def move(by_label, by_partition, scale, own, b, u, h, change, omega, offsets):
 @jit
 def log_prior(labels, z, log_gammas, n_clusters):
     """Return the sum over objects and clusters of ``log_gammas[n_ih]``, log_gammas (M+1,) float64."""
-    own = empty(n_clusters, np.int64)
+    counts = empty(n_clusters, np.int64)
     total = 0.0
     for i in range(labels.shape[0]):
-        own[:] = 0
+        counts[:] = 0
         for u in range(labels.shape[1]):
             if labels[i, u] >= 0:
-                own[z[i, u]] += 1
+                counts[z[i, u]] += 1
         for h in range(n_clusters):
-            total += log_gammas[own[h]]
+            total += log_gammas[counts[h]]
     return total

@@ -30,7 +30,7 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature
     with probability ``~ exp(gain / temperature)``, drawn with ``random`` (1,) uint64.
     """
     M, K = labels.shape[1], counts.shape[0]
-    seen = empty(M, np.int64)
+    partitions = empty(M, np.int64)
     base = empty(M, np.int64)
     a_without = empty(M, np.float64)
     b_without = empty(M, np.float64)
@@ -45,21 +45,21 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature
         for u in range(M):
             if labels[i, u] < 0:
                 continue
-            seen[m] = u
+            partitions[m] = u
             base[m] = offsets[u] + labels[i, u]
-            here, size = counts[a, base[m]], sizes[a, u]
-            a_without[m] = A[u] + F[here - 1] - F[here]
+            cell, size = counts[a, base[m]], sizes[a, u]
+            a_without[m] = A[u] + F[cell - 1] - F[cell]
             b_without[m] = B[u] + F[size - 1] - F[size]
             before += weighted_nmi(A[u], B[u], C[u], n_seen[u], F)
             m += 1
-        weigh(counts, sizes, n_seen, F, C, a, seen[:m], base, a_without, b_without, before, gains)
-        b = highest(gains, a) if temperature == 0.0 else drawn(gains, temperature, random)
+        weigh(counts, sizes, n_seen, F, C, a, partitions[:m], base, a_without, b_without, before, gains)
+        b = highest(gains, a) if temperature == 0.0 else draw_cluster(gains, temperature, random)
         if b == a:
             continue
         for j in range(m):
-            u = seen[j]
-            here, size = counts[b, base[j]], sizes[b, u]
-            A[u] = a_without[j] + F[here + 1] - F[here]
+            u = partitions[j]
+            cell, size = counts[b, base[j]], sizes[b, u]
+            A[u] = a_without[j] + F[cell + 1] - F[cell]
             B[u] = b_without[j] + F[size + 1] - F[size]
             counts[a, base[j]] -= 1
             counts[b, base[j]] += 1
@@ -71,10 +71,10 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature
 
 
 @leaf
-def weigh(counts, sizes, n_seen, F, C, a, seen, base, a_without, b_without, before, gains):
+def weigh(counts, sizes, n_seen, F, C, a, partitions, base, a_without, b_without, before, gains):
     """Set ``gains`` (K,) to what an object of cluster ``a`` would gain over ``before`` in each cluster.
 
-    ``seen`` are the partitions that label it, ``base`` its base clusters there, and ``a_without`` and
+    ``partitions`` are the partitions that label it, ``base`` its base clusters there, and ``a_without`` and
     ``b_without`` the sums A and B of these partitions without it.
     """
     for b in range(gains.shape[0]):
@@ -82,11 +82,11 @@ def weigh(counts, sizes, n_seen, F, C, a, seen, base, a_without, b_without, befo
             gains[b] = 0.0
             continue
         after = 0.0
-        for j in range(seen.shape[0]):
-            u = seen[j]
-            here, size = counts[b, base[j]], sizes[b, u]
+        for j in range(partitions.shape[0]):
+            u = partitions[j]
+            cell, size = counts[b, base[j]], sizes[b, u]
             after += weighted_nmi(
-                a_without[j] + F[here + 1] - F[here], b_without[j] + F[size + 1] - F[size], C[u], n_seen[u], F
+                a_without[j] + F[cell + 1] - F[cell], b_without[j] + F[size + 1] - F[size], C[u], n_seen[u], F
             )
         gains[b] = after - before
 
@@ -102,16 +102,16 @@ def highest(gains, a):
 
 
 @jit
-def drawn(gains, temperature, random):
+def draw_cluster(gains, temperature, random):
     """Return a cluster with probability ``~ exp(gain / temperature)``."""
-    most = gains.max()
+    largest = gains.max()
     total = 0.0
     for b in range(gains.shape[0]):
-        total += math.exp((gains[b] - most) / temperature)
+        total += math.exp((gains[b] - largest) / temperature)
     threshold = uniform(random) * total
     total = 0.0
     for b in range(gains.shape[0]):
-        total += math.exp((gains[b] - most) / temperature)
+        total += math.exp((gains[b] - largest) / temperature)
         if total > threshold:
             return b
     return gains.argmax()

@@ -17,9 +17,9 @@ def compare_rows(x, y):
     n_agree = np.int32(0)  # 32 bits so that the loop fills whole vector registers
     n_seen = np.int32(0)
     for u in range(x.shape[0]):
-        seen = (x[u] >= 0) & (y[u] >= 0)
-        n_agree = np.int32(n_agree + ((x[u] == y[u]) & seen))
-        n_seen = np.int32(n_seen + seen)
+        is_seen = (x[u] >= 0) & (y[u] >= 0)
+        n_agree = np.int32(n_agree + ((x[u] == y[u]) & is_seen))
+        n_seen = np.int32(n_seen + is_seen)
     return n_agree, n_seen
 
 
@@ -50,13 +50,13 @@ def weigh_tile(left, right, offsets, of_clusters, of_partitions, agree, seen):
     """
     for a in range(left.shape[0]):
         for b in range(right.shape[0]):
-            joined, both = 0.0, 0.0
+            joined, labeled = 0.0, 0.0
             for u in range(left.shape[1]):
                 if left[a, u] >= 0 and right[b, u] >= 0:
-                    both += of_partitions[u]
+                    labeled += of_partitions[u]
                     if left[a, u] == right[b, u]:
                         joined += of_clusters[offsets[u] + left[a, u]]
-            agree[a, b], seen[a, b] = joined, both
+            agree[a, b], seen[a, b] = joined, labeled
 
 
 # The objective of PCC, pair by pair

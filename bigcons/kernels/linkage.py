@@ -119,13 +119,13 @@ def chain_merges(distances, sizes, method, first, second, heights):
 def _nearest(distances, sizes, x, nearest):
     """Return the active cluster nearest to ``x``, on a tie ``nearest`` if that is not -1, else the lowest."""
     n = sizes.shape[0]
-    least = np.inf if nearest < 0 else distances[condensed_index(n, min(x, nearest), max(x, nearest))]
+    lowest = np.inf if nearest < 0 else distances[condensed_index(n, min(x, nearest), max(x, nearest))]
     for i in range(n):
         if sizes[i] == 0 or i == x:
             continue
         distance = distances[condensed_index(n, min(x, i), max(x, i))]
-        if distance < least:
-            least = distance
+        if distance < lowest:
+            lowest = distance
             nearest = i
     return nearest
 
@@ -140,19 +140,19 @@ def _merge(distances, sizes, method, a, b, height):
     for i in range(n):
         if sizes[i] == 0 or i == a:
             continue
-        at = condensed_index(n, min(a, i), max(a, i))
-        x = distances[at]
+        cell = condensed_index(n, min(a, i), max(a, i))
+        x = distances[cell]
         y = distances[condensed_index(n, min(b, i), max(b, i))]
         if method == 0:  # single
-            distances[at] = min(x, y)
+            distances[cell] = min(x, y)
         elif method == 1:  # complete
-            distances[at] = max(x, y)
+            distances[cell] = max(x, y)
         elif method == 2:  # average
-            distances[at] = (size_a * x + size_b * y) / (size_a + size_b)
+            distances[cell] = (size_a * x + size_b * y) / (size_a + size_b)
         else:
             size = sizes[i]
             squares = (size_a + size) * x * x + (size_b + size) * y * y - size * height * height
-            distances[at] = np.sqrt(squares / (size_a + size_b + size))
+            distances[cell] = np.sqrt(squares / (size_a + size_b + size))
 
 
 @leaf
@@ -162,17 +162,17 @@ def condensed_index(n, i, j):
 
 
 @jit
-def chain_sparse_merges(starts, others, values, sizes, first, second, heights):
+def chain_sparse_merges(starts, neighbors, values, sizes, first, second, heights):
     """Fill the ``n - 1`` merges of average linkage of similarities, most of which are 0; as `chain_merges`.
 
-    Point i is similar to the points ``others`` from ``starts[i]`` to before ``starts[i + 1]``, with summed
+    Point i is similar to the points ``neighbors`` from ``starts[i]`` to before ``starts[i + 1]``, with summed
     similarities ``values`` > 0 of their objects, both overwritten; of i itself they count for nothing.
     Clusters keep lists of the points to which theirs are similar: one list is appended to another at a merge,
     and the entries of what is one cluster by then are added up when the list is next read.
     """
     n = sizes.shape[0]
     parent, ends = np.arange(n), empty(n, np.int64)
-    begins, following = empty(n, np.int64), empty(others.shape[0], np.int64)
+    begins, following = empty(n, np.int64), empty(neighbors.shape[0], np.int64)
     sums, met = zeros(n, np.float64), empty(n + 1, np.int64)
     for i in range(n):
         begins[i] = starts[i] if starts[i + 1] > starts[i] else -1
@@ -181,7 +181,7 @@ def chain_sparse_merges(starts, others, values, sizes, first, second, heights):
         if begins[i] >= 0:
             following[ends[i]] = -1
     chain = empty(n, np.int64)
-    length, after = 0, 1
+    length, lowest = 0, 1
     for merge in range(n - 1):
         if length == 0:
             chain[0] = 0  # the lowest cluster, since a merge keeps its lowest point
@@ -192,7 +192,7 @@ def chain_sparse_merges(starts, others, values, sizes, first, second, heights):
                 y = chain[length - 2]
             n_met, e = 0, begins[x]
             while e >= 0:
-                k = find_root(parent, others[e])
+                k = find_root(parent, neighbors[e])
                 if k != x:
                     met[n_met] = k  # overwritten by the next unless it is new
                     n_met += sums[k] == 0.0
@@ -202,12 +202,12 @@ def chain_sparse_merges(starts, others, values, sizes, first, second, heights):
             if y >= 0:
                 highest = sums[y] / sizes[y]
             e, last = begins[x], -1
-            for at in range(n_met):
-                k = met[at]
+            for position in range(n_met):
+                k = met[position]
                 similarity = sums[k] / sizes[k]
                 if similarity > highest or (similarity == highest and nearest != y and k < nearest):
                     nearest, highest = k, similarity
-                others[e], values[e] = k, sums[k]
+                neighbors[e], values[e] = k, sums[k]
                 last, e = e, following[e]
                 sums[k] = 0.0
             if last >= 0:
@@ -215,9 +215,9 @@ def chain_sparse_merges(starts, others, values, sizes, first, second, heights):
             else:
                 begins[x] = -1
             if nearest < 0:  # similar to none: the lowest other cluster
-                while sizes[after] == 0:
-                    after += 1
-                nearest = 0 if x > 0 else after
+                while sizes[lowest] == 0:
+                    lowest += 1
+                nearest = 0 if x > 0 else lowest
             if nearest == y:
                 break
             chain[length] = nearest

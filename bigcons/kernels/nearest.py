@@ -57,8 +57,8 @@ def label_nearest(points, centers, offsets, is_seen, labels):
                     find_nearest(panel, t * width, width, centers, offsets[u], offsets[u + 1], nearest)
                     for lane in range(min(TILE, n_here - t)):
                         r = start + t + lane
-                        found = np.int64(nearest[lane]) - MISSING  # no branch: it would be hard to predict
-                        labels[r, u] = MISSING + found * np.int64(is_seen[u, r])
+                        number = np.int64(nearest[lane]) - MISSING  # no branch: it would be hard to predict
+                        labels[r, u] = MISSING + number * np.int64(is_seen[u, r])
             else:
                 n_seen = 0
                 for r in range(start, start + n_here):
@@ -95,15 +95,15 @@ def find_nearest(tiles, at, width, centers, low, high, nearest):
     for k in range(low, high, 4):
         a0, a1, a2, a3 = zero8(), zero8(), zero8(), zero8()
         b0, b1, b2, b3 = zero8(), zero8(), zero8(), zero8()
-        here, c = np.uint64(at), np.uint64(k * width)
+        entry, c = np.uint64(at), np.uint64(k * width)
         for _ in range(width):
-            x, y = load8(tiles, here), load8(tiles, here + np.uint64(WIDTH))
+            x, y = load8(tiles, entry), load8(tiles, entry + np.uint64(WIDTH))
             a0, b0 = add_times8(a0, x, centers[c]), add_times8(b0, y, centers[c])
             a1, b1 = add_times8(a1, x, centers[c + n]), add_times8(b1, y, centers[c + n])
             two, three = c + n + n, c + n + n + n
             a2, b2 = add_times8(a2, x, centers[two]), add_times8(b2, y, centers[two])
             a3, b3 = add_times8(a3, x, centers[three]), add_times8(b3, y, centers[three])
-            here, c = here + np.uint64(TILE), c + np.uint64(1)
+            entry, c = entry + np.uint64(TILE), c + np.uint64(1)
         number = np.float64(k - low)
         label_a, best_a = choose8(a0, best_a, fill8(number), label_a), choose8(a0, best_a, a0, best_a)
         label_b, best_b = choose8(b0, best_b, fill8(number), label_b), choose8(b0, best_b, b0, best_b)
@@ -137,13 +137,13 @@ def mean_distances(points, centers, offsets, squares, labels, distances):
             if labels[i, u] < 0:
                 continue
             v = min(u, squares.shape[0] - 1)
-            at = (offsets[u] + labels[i, u]) * (n_features + 1)
+            begin = (offsets[u] + labels[i, u]) * (n_features + 1)
             length, product = 0.0, 0.0
             for f in range(n_features):
                 x = np.float64(points[i, f])
                 length += squares[v, f] * x * x
-                product += x * centers[at + f]
-            total += length - 2.0 * (product - centers[at + n_features])
+                product += x * centers[begin + f]
+            total += length - 2.0 * (product - centers[begin + n_features])
             n_labels += 1
         distances[i] = total / max(n_labels, 1)
 
@@ -179,11 +179,11 @@ def nearest_centers(rows, counted, centers, assigned, sums, sizes):
         for d in range(D):
             eights[(k // WIDTH * D + d) * WIDTH + k % WIDTH] = centers[k, d]
             halves[k] += 0.5 * centers[k, d] ** 2
-    together = 32  # rows that are compared with the same eight centers, which stay in the cache
-    products = empty((together, width), np.float64)
+    batch = 32  # rows that are compared with the same eight centers, which stay in the cache
+    products = empty((batch, width), np.float64)
     inertia = 0.0
-    for first in range(0, n, together):
-        last = min(first + together, n)
+    for first in range(0, n, batch):
+        last = min(first + batch, n)
         for k in range(0, width, WIDTH):
             for i in range(first, last, 4):
                 multiply_four(rows, i, n, eights, k * D, D, products, i - first, k)

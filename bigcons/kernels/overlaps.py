@@ -17,8 +17,8 @@ from bigcons.kernels.cluster_tables import add_to_rows, find_rows, sum_rows
 def mirror(table: np.ndarray) -> None:
     """Copy the upper triangle of ``table`` (B, B) to the lower one, by tiles that stay in the cache."""
     tiles = [slice(first, first + 256) for first in range(0, len(table), 256)]
-    for at, rows in enumerate(tiles):
-        for columns in tiles[:at]:
+    for number, rows in enumerate(tiles):
+        for columns in tiles[:number]:
             table[rows, columns] = table[columns, rows].T
         upper = np.triu(table[rows, rows])
         table[rows, rows] = upper + np.triu(upper, 1).T
@@ -80,7 +80,7 @@ def multiply_rows(starts, columns, values, column_starts, table):
     """
     n, n_columns = starts.shape[0] - 1, column_starts.shape[0] - 1
     rows, shares = empty(columns.shape[0], np.uint16), empty(columns.shape[0], np.float64)
-    ends, at = column_starts.copy(), starts.copy()
+    ends, cursor = column_starts.copy(), starts.copy()
     last = 0
     while last < n_columns:
         first = last
@@ -89,9 +89,9 @@ def multiply_rows(starts, columns, values, column_starts, table):
             last += 1
         for i in range(n - 1, -1, -1):
             row = table[i]
-            while at[i] < starts[i + 1] and columns[at[i]] < last:
-                column, value = columns[at[i]], values[at[i]]
-                at[i] += 1
+            while cursor[i] < starts[i + 1] and columns[cursor[i]] < last:
+                column, value = columns[cursor[i]], values[cursor[i]]
+                cursor[i] += 1
                 rows[ends[column]] = i
                 shares[ends[column]] = value
                 ends[column] += 1
@@ -113,21 +113,21 @@ def add_overlaps(labels, offsets, weights, table):
     chunk = min(n_rows, max(2048, 8 * offsets[M]))
     codes = empty((chunk, M), np.int32)
     n_labels = empty(chunk, np.int32)
-    done = empty(chunk, np.int32)
+    n_done = empty(chunk, np.int32)
     for first in range(0, n_rows, chunk):
         last = min(n_rows, first + chunk)
         for i in range(first, last):
             n_labels[i - first] = list_codes(labels, i, offsets, codes[i - first])
-            done[i - first] = 0
+            n_done[i - first] = 0
         for u in range(M):
             for i in range(first, last):
                 if labels[i, u] < 0:
                     continue
                 row = i - first
-                a = codes[row, done[row]]
-                for p in range(done[row], n_labels[row]):
+                a = codes[row, n_done[row]]
+                for p in range(n_done[row], n_labels[row]):
                     table[a, codes[row, p]] += weights[i]
-                done[row] += 1
+                n_done[row] += 1
 
 
 @leaf
@@ -190,8 +190,8 @@ def list_memberships(memberships, i, codes, values):
 
 
 @jit
-def compare_partitions(columns, offsets, others, together, in_first, in_second, in_all):
-    """Count pairs of objects that two partitions join, of each with ``others`` (R,), (M, R) int64 each.
+def compare_partitions(columns, offsets, others, joined, in_first, in_second, in_all):
+    """Count pairs of objects that two partitions join, of each one with ``others`` (R,); (M, R) int64 each.
 
     columns (M, n_rows): a partition in each row. Over the objects that both label: pairs that both join, that
     the first joins, that the other joins, and all pairs. Two of the ``others`` are compared once, the lower
@@ -243,5 +243,5 @@ def compare_partitions(columns, offsets, others, together, in_first, in_second, 
                         in_group[label] = 0
                 n_both += n_group
                 start = ends[b]
-            together[u, r], in_first[u, r], in_second[u, r] = n_together, n_first, n_second
+            joined[u, r], in_first[u, r], in_second[u, r] = n_together, n_first, n_second
             in_all[u, r] = n_both * (n_both - 1) // 2

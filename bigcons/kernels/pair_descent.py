@@ -16,7 +16,7 @@ from bigcons.kernels._jit import jit, leaf
 
 
 @jit
-def prepare(rows, indptr, indices, observed, weight, others, keys, items, position, slope):
+def prepare(rows, indptr, indices, observed, weight, fixed, keys, items, position, slope):
     """Compute every gradient from the memberships, and build the queue. O(K n_pairs + n)."""
     n = rows.shape[0]
     K = rows.shape[1] // 2
@@ -30,8 +30,8 @@ def prepare(rows, indptr, indices, observed, weight, others, keys, items, positi
                 s = w * slope(x, product(rows, j, rows, i, K))
                 add_to_gradient(rows, i, s, rows, j, K)
             else:
-                s = w * slope(x, product(others, j - n, rows, i, K))
-                add_to_gradient(rows, i, s, others, j - n, K)
+                s = w * slope(x, product(fixed, j - n, rows, i, K))
+                add_to_gradient(rows, i, s, fixed, j - n, K)
         keys[i] = kkt_gap(rows, i, K)
         items[i] = i
     heapify(keys, items, position)
@@ -39,7 +39,7 @@ def prepare(rows, indptr, indices, observed, weight, others, keys, items, positi
 
 @jit
 def descend(
-    rows, indptr, indices, observed, weight, others, keys, items, position, scratch, n_steps, tol,
+    rows, indptr, indices, observed, weight, fixed, keys, items, position, scratch, n_steps, tol,
     line_search, slope
 ):  # fmt: skip
     """Take up to ``n_steps`` steps; return how many were taken and the largest KKT gap left.
@@ -62,8 +62,8 @@ def descend(
                 scratch[0, e] = product(rows, i, rows, j, K)
                 scratch[1, e] = rows[i, u] - rows[i, v]
             else:
-                scratch[0, e] = product(others, i - n, rows, j, K)
-                scratch[1, e] = np.float64(others[i - n, u]) - np.float64(others[i - n, v])
+                scratch[0, e] = product(fixed, i - n, rows, j, K)
+                scratch[1, e] = np.float64(fixed[i - n, u]) - np.float64(fixed[i - n, v])
             scratch[2, e] = observed[start + e]
             scratch[3, e] = weight[start + e]
         length = line_search(scratch, m, gap, rows[j, v])
@@ -72,7 +72,7 @@ def descend(
             sift_down(keys, items, position, 0)
             continue
         neighbors = indices[start:stop]
-        take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, position, slope)
+        take_step(rows, fixed, j, u, v, length, neighbors, scratch, keys, items, position, slope)
     return n_steps, pop_steepest(rows, K, keys, items, position)[1]
 
 
@@ -135,16 +135,16 @@ def pop_steepest(rows, K, keys, items, position):
 
 
 @leaf
-def take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, position, slope):
+def take_step(rows, fixed, j, u, v, length, neighbors, scratch, keys, items, position, slope):
     """Move ``length`` of object ``j`` from cluster ``v`` to ``u``; update gradients and queue."""
     n = rows.shape[0]
     K = rows.shape[1] // 2
-    rest = rows[j, v] - length
-    if rest <= 0.0:
+    remaining = rows[j, v] - length
+    if remaining <= 0.0:
         length = rows[j, v]
-        rest = 0.0  # exactly: the support of a membership is where it is not zero
+        remaining = 0.0  # exactly: the support of a membership is where it is not zero
     rows[j, u] += length
-    rows[j, v] = rest
+    rows[j, v] = remaining
     for k in range(K):
         rows[j, K + k] = 0.0
     for e in range(neighbors.shape[0]):
@@ -152,7 +152,7 @@ def take_step(rows, others, j, u, v, length, neighbors, scratch, keys, items, po
         p, x, w = scratch[0, e], scratch[2, e], scratch[3, e]
         after = w * slope(x, p + length * scratch[1, e])
         if i >= n:
-            add_to_gradient(rows, j, after, others, i - n, K)
+            add_to_gradient(rows, j, after, fixed, i - n, K)
             continue
         before = w * slope(x, p)
         change = after - before
@@ -189,10 +189,10 @@ def quadratic_search(scratch, m, gap, longest):
 
 
 @jit
-def total_value(rows, indptr, indices, observed, weight, others, value):
+def total_value(rows, indptr, indices, observed, weight, fixed, value):
     """Return the objective over the pairs, each counted once. O(K n_pairs).
 
-    ``others`` may be truncated: pairs with objects beyond it are left out.
+    ``fixed`` may be truncated: pairs with objects beyond it are left out.
     """
     n = rows.shape[0]
     K = rows.shape[1] // 2
@@ -200,9 +200,9 @@ def total_value(rows, indptr, indices, observed, weight, others, value):
     for i in range(n):
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
-            if not i < j < n + others.shape[0]:
+            if not i < j < n + fixed.shape[0]:
                 continue
-            p = product(rows, j, rows, i, K) if j < n else product(others, j - n, rows, i, K)
+            p = product(rows, j, rows, i, K) if j < n else product(fixed, j - n, rows, i, K)
             total += np.float64(weight[e]) * value(np.float64(observed[e]), p)
     return total
 

@@ -108,9 +108,9 @@ def walk_to(y, support, m, work):
     blocking = -1
     for r in range(m):
         target = work[r, 0]
-        now = y[support[r]]
+        value = y[support[r]]
         if target <= 0.0:
-            reach = now / (now - target)
+            reach = value / (value - target)
             if reach < step or blocking < 0:
                 step = reach
                 blocking = r

@@ -18,11 +18,11 @@ AVERAGE, DISTINCT = 0, 1
 
 
 @leaf
-def list_row(rule, table, offsets, row, columns, shares, starts, seen):
+def list_row(rule, table, offsets, row, columns, shares, starts, totals):
     """List the base clusters of row ``row`` in ``columns`` (G, B) and its counts in ``shares`` (G, B).
 
-    Those of partition u are from ``starts[row, u]`` to before ``starts[row, u + 1]``, (G, M + 1), and have
-    unit length where ``rule`` is DISTINCT; ``seen[row, u]`` (G, M) is their sum.
+    The entries of partition u are from ``starts[row, u]`` to before ``starts[row, u + 1]``, (G, M + 1), and
+    have unit length where ``rule`` is DISTINCT; ``totals[row, u]`` (G, M) is the sum of the counts.
     """
     n = 0
     for u in range(offsets.shape[0] - 1):
@@ -37,27 +37,27 @@ def list_row(rule, table, offsets, row, columns, shares, starts, seen):
                 n += 1
         if rule == DISTINCT and squares > 0.0:
             scale = 1.0 / math.sqrt(squares)
-            for at in range(starts[row, u], n):
-                shares[row, at] *= scale
-        seen[row, u] = total
+            for entry in range(starts[row, u], n):
+                shares[row, entry] *= scale
+        totals[row, u] = total
     starts[row, offsets.shape[0] - 1] = n
 
 
 @leaf
 def spread_row(columns, shares, starts, row, filled, whole):
     """Set ``whole`` (B,) to the listed shares of a row, or back to 0 unless ``filled``."""
-    for at in range(starts[row, starts.shape[1] - 1]):
-        whole[columns[row, at]] = shares[row, at] if filled else 0.0
+    for entry in range(starts[row, starts.shape[1] - 1]):
+        whole[columns[row, entry]] = shares[row, entry] if filled else 0.0
 
 
 @leaf
-def cost_of(rule, whole, columns, shares, starts, seen, counts, gains, a, b, unknown):
+def cost_of(rule, whole, columns, shares, starts, totals, counts, gains, a, b, unknown):
     """Return what it costs to merge groups a and b, ``unknown`` if no partition sees objects of both.
 
     ``whole`` (B,): the shares of a, see `spread_row`.
     """
-    together, pairs, summed, squares = 0.0, 0.0, 0.0, 0.0
-    first, second, own, listed, begins = seen[a], seen[b], shares[b], columns[b], starts[b]
+    joined, pairs, summed, squares = 0.0, 0.0, 0.0, 0.0
+    first, second, values, entries, begins = totals[a], totals[b], shares[b], columns[b], starts[b]
     stop = np.uint64(0)
     for u in range(counts.shape[0]):
         start, stop = stop, np.uint64(begins[u + 1])
@@ -65,20 +65,20 @@ def cost_of(rule, whole, columns, shares, starts, seen, counts, gains, a, b, unk
             continue
         pairs += counts[u] * first[u] * second[u]
         if rule == AVERAGE:
-            for at in range(start, stop):
-                e = np.uint64(listed[at])
-                together += gains[e] * whole[e] * own[at]
+            for position in range(start, stop):
+                e = np.uint64(entries[position])
+                joined += gains[e] * whole[e] * values[position]
         else:
-            alike = 0.0
-            for at in range(start, stop):
-                alike += whole[np.uint64(listed[at])] * own[at]
-            x = max(1.0 - alike, 0.0)
+            cosine = 0.0
+            for position in range(start, stop):
+                cosine += whole[np.uint64(entries[position])] * values[position]
+            x = max(1.0 - cosine, 0.0)
             summed += counts[u] * x
             squares += counts[u] * x * x
     if pairs == 0.0:
         return unknown
     if rule == AVERAGE:
-        return 1.0 - together / pairs
+        return 1.0 - joined / pairs
     # a few partitions may cut a cluster by chance: two that join the groups stand beside those that tell them
     # apart; `benchmarks/tree_ablation.py` has what it is worth
     return squares / (2.0 + summed)
@@ -112,7 +112,7 @@ def agglomerate(rule, table, offsets, counts, gains, costs, unknown, sides, heig
     """
     G, is_merging = table.shape[0], sides.shape[0] > 0
     columns, shares = empty(table.shape, np.int32), empty(table.shape, np.float64)
-    starts, seen = empty((G, offsets.shape[0]), np.int64), empty((G, offsets.shape[0] - 1), np.float64)
+    starts, totals = empty((G, offsets.shape[0]), np.int64), empty((G, offsets.shape[0] - 1), np.float64)
     whole = zeros(table.shape[1], np.float64)
     is_gone, nearest, nodes = zeros(G, np.bool_), empty(G, np.int64), np.arange(G)
     for step in range(-G, sides.shape[0] if is_merging else G):
@@ -134,7 +134,7 @@ def agglomerate(rule, table, offsets, counts, gains, costs, unknown, sides, heig
             is_gone[b] = True
             for e in range(table.shape[1]):
                 table[a, e] += table[b, e]
-        list_row(rule, table, offsets, a, columns, shares, starts, seen)
+        list_row(rule, table, offsets, a, columns, shares, starts, totals)
         nearest[a] = -1
         if step < 0:  # all rows are listed first
             continue
@@ -143,7 +143,7 @@ def agglomerate(rule, table, offsets, counts, gains, costs, unknown, sides, heig
         for k in range(0 if is_merging else a + 1, G):
             if k == a or is_gone[k]:
                 continue
-            cost = cost_of(rule, whole, columns, shares, starts, seen, counts, gains, a, k, unknown)
+            cost = cost_of(rule, whole, columns, shares, starts, totals, counts, gains, a, k, unknown)
             costs[a, k] = costs[k, a] = cost
             if nearest[k] == a or nearest[k] == b:
                 nearest[k] = -1
@@ -165,13 +165,13 @@ def nearest_of(costs, is_gone, a):
 
 
 @jit
-def find_nearest(starts, columns, values, center_starts, centers, shares, n_centers, groups, alike):
+def find_nearest(starts, columns, values, center_starts, centers, shares, n_centers, groups, score):
     """Find the center that has most in common with each row of a sparse matrix.
 
     Row i has ``values`` in ``columns`` from ``starts[i]`` to before ``starts[i + 1]``; column b is in
     ``centers`` with ``shares`` from ``center_starts[b]`` to before ``center_starts[b + 1]``. A row and a
     center have in common the sum of the products of what both have, which is never negative. Sets ``groups``
-    (rows,) to the first of the centers that are at most 1e-9 below the largest, and ``alike`` (rows,) to the
+    (rows,) to the first of the centers that are at most 1e-9 below the largest, and ``score`` (rows,) to the
     largest, and leaves both where nothing is in common.
     """
     scores, met = zeros(n_centers, np.float64), empty(n_centers + 1, np.int64)
@@ -185,15 +185,15 @@ def find_nearest(starts, columns, values, center_starts, centers, shares, n_cent
                     met[n] = k  # overwritten by the next unless it is new
                     n += np.uint64(scores[k] == 0.0)
                     scores[k] += product
-        for at in range(n):
-            largest = max(largest, scores[met[at]])
-        for at in range(n):
-            k = met[at]
+        for position in range(n):
+            largest = max(largest, scores[met[position]])
+        for position in range(n):
+            k = met[position]
             if scores[k] >= largest - 1e-9 and k < first:
                 first = k
             scores[k] = 0.0
         if n:
-            groups[i], alike[i] = first, largest
+            groups[i], score[i] = first, largest
 
 
 # Current cluster of an object that is not placed.
@@ -202,13 +202,13 @@ UNPLACED = -2
 
 @jit
 def place(
-    labels, current, stays, offsets, half, rates, without, prior, temperature,
+    labels, current, fixed, offsets, half, rates, without, prior, temperature,
     assigned, memberships, confidence, second, second_confidence, T, sizes, totals, summed, agreed,
 ):  # fmt: skip
     """Place objects in their most probable clusters by naive Bayes on their labels.
 
     labels (n, M), negative where missing; ``current`` (n,) int32 the cluster in which the table counts the
-    object, -1 for none, `UNPLACED` for one that is left out. ``stays``: whether objects are in that cluster,
+    object, -1 for none, `UNPLACED` for one that is left out. ``fixed``: whether objects are in that cluster,
     whatever their labels say, and those in none are left out. ``rates`` (B, padded K) are the
     log-probabilities of base clusters in each cluster, ``without`` what is to be added to that of the
     object's own cluster, as if it were in none; ``prior`` (K,) are those of the clusters. Probabilities are
@@ -226,11 +226,11 @@ def place(
     both.
     """
     M = labels.shape[1]
-    K, width, is_told = prior.shape[0], rates.shape[1], confidence.shape[0] > 0
-    together = rows_together(labels.shape[0], offsets, width, 0)
-    at, n_labels = empty(M, np.uint64), empty((2, together), np.int64)
-    sums = empty((2, together, width), np.float64)
-    gains, own, counts = flat(rates), flat(without), flat(T)
+    K, width, has_confidence = prior.shape[0], rates.shape[1], confidence.shape[0] > 0
+    batch = rows_together(labels.shape[0], offsets, width, 0)
+    at, n_labels = empty(M, np.uint64), empty((2, batch), np.int64)
+    sums = empty((2, batch, width), np.float64)
+    gains, changes, counts = flat(rates), flat(without), flat(T)
     # the partitions of the first half, then the others: as unsigned numbers, which need no check for < 0
     column, begins, from_here = empty(M, np.uint64), empty(M, np.uint64), zeros(M + 1, np.int64)
     ends = zeros(3, np.int64)
@@ -243,8 +243,8 @@ def place(
                 n += 1
         ends[h + 1] = n
     row_entries, m = np.uint64(width), np.uint64(0)
-    for start in range(0, labels.shape[0], together):
-        n_rows = min(together, labels.shape[0] - start)
+    for start in range(0, labels.shape[0], batch):
+        n_rows = min(batch, labels.shape[0] - start)
         for r in range(n_rows):
             for h in range(2):
                 n_labels[h, r] = 0
@@ -252,7 +252,7 @@ def place(
                     sums[h, r, k] = 0.0
         first = 0
         while first < M:  # a slice of the partitions after the other, whose rates stay in the cache
-            last = end_of_slice(from_here, first, width, 0) if together > 1 else M
+            last = end_of_slice(from_here, first, width, 0) if batch > 1 else M
             for r in range(n_rows):
                 i = start + r
                 row, m = labels[i], np.uint64(0)
@@ -264,22 +264,22 @@ def place(
                         # overwritten by the next unless the label is there
                         at[m] = begins[j] + np.uint64(label) * row_entries
                         m += np.uint64(label >= 0)
-                    found = np.int64(m) - listed
-                    add_evidence(gains, own, at[listed:], found, current[i], sums[h, r], width)
-                    n_labels[h, r] += found
+                    n_found = np.int64(m) - listed
+                    add_evidence(gains, changes, at[listed:], n_found, current[i], sums[h, r], width)
+                    n_labels[h, r] += n_found
             first = last
         for r in range(n_rows):
             i = start + r
             before, scores = current[i], sums[0, r]
-            if before == UNPLACED or (before < 0 if stays else n_labels[0, r] + n_labels[1, r] == 0):
+            if before == UNPLACED or (before < 0 if fixed else n_labels[0, r] + n_labels[1, r] == 0):
                 assigned[i] = -1
                 for k in range(K if memberships.shape[0] else 0):
                     memberships[i, k] = np.float32(1.0 / K)
-                if is_told:
+                if has_confidence:
                     confidence[i], second[i], second_confidence[i] = 0.0, -1, 0.0
                 continue
             winners = (-1, -1)
-            if is_told:
+            if has_confidence:
                 winners = (
                     best_of(sums[0, r], prior, -1) if n_labels[0, r] else -1,
                     best_of(sums[1, r], prior, -1) if n_labels[1, r] else -1,
@@ -292,23 +292,23 @@ def place(
             for k in range(K):
                 scores[k] = math.exp(temperature * (scores[k] + prior[k]) - highest)
                 mass += scores[k]
-            cluster = before if stays else best
+            cluster = before if fixed else best
             assigned[i] = cluster
             sizes[cluster] += 1.0
             totals[0] += highest + math.log(mass)
             totals[1] += cluster != before
-            if is_told or memberships.shape[0]:
+            if has_confidence or memberships.shape[0]:
                 own_share, other, other_share = np.float32(scores[cluster] / mass), -1, np.float32(-1.0)
                 for k in range(K):
                     share = np.float32(scores[k] / mass)
                     if k != cluster:
-                        if not stays and share >= own_share:
+                        if not fixed and share >= own_share:
                             share = np.float32((1.0 - 2.0**-24) * own_share)  # the next lower one
                         if share > other_share and prior[k] > -np.inf:
                             other, other_share = k, share
                     if memberships.shape[0]:
                         memberships[i, k] = share
-                if is_told:
+                if has_confidence:
                     confidence[i], second[i], second_confidence[i] = own_share, other, max(other_share, 0.0)
                     summed[cluster] += own_share
                     for h in range(2):
@@ -317,7 +317,7 @@ def place(
                             agreed[1, h, winners[h]] += 1.0
                             agreed[2, h, cluster] += winners[h] == cluster
             if T.shape[0]:
-                if together > 1:
+                if batch > 1:
                     m = np.uint64(find_rows(labels, i, 0, M, offsets, width, at))
                 for e in range(np.int64(m)):
                     counts[at[e] + np.uint64(cluster)] += 1.0
