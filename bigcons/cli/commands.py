@@ -124,24 +124,24 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     from bigcons.generate.kmeans import GeneratorOptions, make_partitions
 
     name = {"zipf": "weighted_kmeans"}.get(scheme, scheme.replace("-", "_"))
-    function, reading = getattr(bc.generate, name), cli.taken(options, (*CHOSEN, *READING))
+    function, reading = getattr(bc.generate, name), cli.pop_options(options, (*CHOSEN, *READING))
     common = (*reading, "out", "overwrite", "resume", *options)
     parameters, of_all = (cli.parameters_of(f, without=common) for f in (function, make_partitions))
     parameters |= {name: of_all[name] for name in GeneratorOptions.__annotations__ if name in of_all}
     features = click.Argument(["features"], nargs=-1, required=True, type=PATH)
-    paths, given = cli.parse_further(f"Scheme {scheme!r}", words, features, parameters)
-    if needed := {name for name, p in parameters.items() if p.default is p.empty} - given.keys():
-        raise click.UsageError(f"Scheme {scheme!r} needs {', '.join(map(cli.option_name, sorted(needed)))}.")
+    paths, settings = cli.parse_further(f"Scheme {scheme!r}", words, features, parameters)
+    if missing := {name for name, p in parameters.items() if p.default is p.empty} - settings.keys():
+        raise click.UsageError(f"Scheme {scheme!r} needs {', '.join(map(cli.option_name, sorted(missing)))}.")
     with cli.telling_finished(out, "call", overwrite):
         data = _open_features(paths, reading, out)
-        ensemble = function(data, **given, **options, out=out, overwrite=overwrite)
+        ensemble = function(data, **settings, **options, out=out, overwrite=overwrite)
     emit(ensemble.info())
 
 
 def _selected(paths: Sequence[str], reading: dict[str, Any], *names: str) -> Any:
     """Return one path or several with how they are read and, of the options named, what is chosen."""
-    chosen = {name: reading[name] for name in (*READING, *names) if name in reading}
-    return bc.select(paths[0] if len(paths) == 1 else list(paths), **chosen)
+    choice = {name: reading[name] for name in (*READING, *names) if name in reading}
+    return bc.select(paths[0] if len(paths) == 1 else list(paths), **choice)
 
 
 def _open_features(paths: Sequence[str], reading: dict[str, Any], out: str) -> Any:
@@ -153,8 +153,8 @@ def _open_features(paths: Sequence[str], reading: dict[str, Any], out: str) -> A
     from bigcons.io.sources import refuse_inputs
 
     refuse_inputs(out, *paths)
-    chosen = {name: reading[name] for name in CHOSEN}
-    data = open_features(_selected(paths, reading), **chosen)
+    choice = {name: reading[name] for name in CHOSEN}
+    data = open_features(_selected(paths, reading), **choice)
     if data.encoding.is_named:
         click.echo(f"{data.where}: {data.encoding.summary()}.", err=True)
     return data
@@ -193,16 +193,16 @@ def run(
     from bigcons.run.survey import PlannedEnsemble
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}" for name in OF_RUN)
-    reading = cli.taken(options, (*CHOSEN, *READING))
-    given = {**options, "n_clusters": _n_clusters_of(method, n_clusters)}
-    model = _model_of(method, given | ({} if min_size is None else {"min_size": min_size}))
+    reading = cli.pop_options(options, (*CHOSEN, *READING))
+    parameters = {**options, "n_clusters": _n_clusters_of(method, n_clusters)}
+    model = _model_of(method, parameters | ({} if min_size is None else {"min_size": min_size}))
     is_made = not overwrite and is_store(ensemble_path)
     if is_made and is_store(consensus_path) and "appended" not in bc.Ensemble.open(ensemble_path).provenance:
         try:  # to find the result, before features are read
             model.fit(ensemble_path, out=consensus_path)
         except StoreExistsError as error:  # of another -k or method; --overwrite makes partitions anew, too
-            told = f"{error} To keep it, use bigcons solve {quote(ensemble_path)} with another -o."
-            raise StoreExistsError(told, path=consensus_path) from None
+            message = f"{error} To keep it, use bigcons solve {quote(ensemble_path)} with another -o."
+            raise StoreExistsError(message, path=consensus_path) from None
     data = _open_features(features, reading, ensemble_path)
     scheme = Scheme("mixed", n_partitions, range_for(n_clusters), seed=options["random_state"])
     scheme = scheme.of_objects(data.n_objects, data.chunk_rows)
@@ -223,10 +223,10 @@ def run(
     followed: list[str] = []
     release_unused()
     if not data.is_sparse:  # else of very many columns, none of which stands out
-        left = max(parse_size(options["memory"]) - PROCESS_BYTES - data.held_bytes, 1000)
+        budget = max(parse_size(options["memory"]) - PROCESS_BYTES - data.held_bytes, 1000)
         with suppress(MemoryBudgetError):  # not even a few rows fit
             solved = bc.Consensus.open(consensus_path)
-            profiles = bc.metrics.cluster_profiles(data.table, solved, memory=left)
+            profiles = bc.metrics.cluster_profiles(data.table, solved, memory=budget)
             if followed := profiles.followed:
                 flags = click.get_current_context().meta[cli.OPTIONS]
                 click.echo(cli.with_options(profiles.followed_in_words(), flags), err=True)
@@ -311,13 +311,13 @@ def import_(
         "--pairs": (pairs, import_pairs),
         "an import": (True, import_labels),
     }
-    form, *others = [name for name, (is_given, _) in forms.items() if is_given]
+    form, *alternatives = [name for name, (is_set, _) in forms.items() if is_set]
     store = forms[form][1]
     settings = {name: value for name, value in options.items() if value is not None}
     foreign = [cli.option_name(name) for name in settings if name not in inspect.signature(store).parameters]
     if pairs:
         foreign += [f"--{name}" for name, value in (("sep", sep), ("header", header)) if value is not None]
-    if refused := [*foreign, *others[:-1]]:
+    if refused := [*foreign, *alternatives[:-1]]:
         raise click.UsageError(f"{form} takes no {refused[0]}; leave it out.")
     if runs:  # shells expand a pattern, but not in quotes
         tables = tuple(path for part in tables for path in [*map(str, matching(place_of(part)))] or [part])
@@ -422,26 +422,26 @@ def solve(
     """
     from bigcons.disk.commit import is_store
 
-    what, parameters = f"Method {method!r}", cli.parameters_of(bc.METHODS[method], without=COMMON)
-    chosen, reading = cli.taken(options, CHOSEN), cli.taken(options, ("sep", "header", "missing"))
-    ensemble, given = cli.parse_further(what, words, click.Argument(["ensemble"], type=PATH), parameters)
-    given |= {name: value for name, value in options.items() if value is not None}
-    given.setdefault("n_clusters", _n_clusters_of(method, n_clusters))
-    model, began = _model_of(method, given), time.perf_counter()
+    title, parameters = f"Method {method!r}", cli.parameters_of(bc.METHODS[method], without=COMMON)
+    choice, reading = cli.pop_options(options, CHOSEN), cli.pop_options(options, ("sep", "header", "missing"))
+    ensemble, settings = cli.parse_further(title, words, click.Argument(["ensemble"], type=PATH), parameters)
+    settings |= {name: value for name, value in options.items() if value is not None}
+    settings.setdefault("n_clusters", _n_clusters_of(method, n_clusters))
+    model, began = _model_of(method, settings), time.perf_counter()
     with cli.telling_finished(out, "solve", overwrite) as is_there:
-        model.fit(bc.select(bc.select(ensemble, **reading), **chosen), out=out, overwrite=overwrite)
+        model.fit(bc.select(bc.select(ensemble, **reading), **choice), out=out, overwrite=overwrite)
     seconds = None if is_there else time.perf_counter() - began
     result = {"kind": "consensus", "path": out, "seconds": seconds, **_results_of(model)}
     stored = ensemble if is_store(ensemble) else None
     emit(result, cli.facts(result), *_ending(out, stored, Path(out).stem))
 
 
-def _model_of(method: str, given: dict[str, Any]) -> bc.ConsensusClusterer:
+def _model_of(method: str, parameters: dict[str, Any]) -> bc.ConsensusClusterer:
     """Return the estimator of a method with these parameters; raise UsageError for one it does not take."""
-    if foreign := given.keys() - inspect.signature(bc.METHODS[method]).parameters.keys():
+    if foreign := parameters.keys() - inspect.signature(bc.METHODS[method]).parameters.keys():
         names = ", ".join(map(cli.option_name, sorted(foreign)))
         raise click.UsageError(f"Method {method!r} takes no {names}; leave it out.")
-    return bc.METHODS[method](**given)
+    return bc.METHODS[method](**parameters)
 
 
 def _n_clusters_of(method: str, n_clusters: Any) -> Any:
@@ -476,19 +476,19 @@ def _ending(path: str, ensemble: str | None, name: str, features: str | None = N
     solved = bc.Consensus.open(path)
     sizes = solved.cluster_sizes()
     trust: Any = solved.trust_rows.clusters.to_pylist() if solved.has_trust else [{}] * len(sizes)
-    known = [name for name in ("confidence", "support") if any(row.get(name) is not None for row in trust)]
+    columns = [name for name in ("confidence", "support") if any(row.get(name) is not None for row in trust)]
     rows = [
         {"cluster": k, "objects": int(sizes[k]), "share": f"{sizes[k] / sizes.sum():.1%}"}
-        | {name: "-" if row[name] is None else f"{row[name]:.3f}" for name in known}
+        | {name: "-" if row[name] is None else f"{row[name]:.3f}" for name in columns}
         for k, row in zip(sizes.nonzero()[0].tolist(), trust, strict=False)
     ]
     largest = rows if len(rows) <= 12 else rows[:8]
-    rest = f"\n... and {len(rows) - len(largest):,} smaller clusters" if len(largest) < len(rows) else ""
+    remark = f"\n... and {len(rows) - len(largest):,} smaller clusters" if len(largest) < len(rows) else ""
     report = ["bigcons", "report", path, *(["--ensemble", ensemble] if ensemble else [])]
     report += ["--features", features] if features else []
     export = ["bigcons", "export", path, "-o", f"{name}-labels.csv"]
     following = ["Next:", f"  {join([*report, '-o', f'{name}.html'])}", f"  {join(export)}"]
-    return (table(largest) if rows else "No object has a label.") + rest, "\n".join(following)
+    return (table(largest) if rows else "No object has a label.") + remark, "\n".join(following)
 
 
 @command(argument("name", required=False, type=cli.known_method))
@@ -549,7 +549,7 @@ def place(features: tuple[str, ...], folder: str, out: str, id: str | None, **op
     """
     from bigcons.methods.placing import open_placing, place_file
 
-    target, reading = cli.destination(out), cli.taken(options, READING)
+    target, reading = cli.destination(out), cli.pop_options(options, READING)
     placed = place_file(open_placing(folder), _selected(features, reading), target, id=id, **options)
     if out != cli.STANDARD:
         words = {f"cluster {k}": size for k, size in enumerate(placed["sizes"]) if size}
@@ -587,8 +587,8 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
 
     suffix = Path(out or "tree.csv").suffix.lower()
     if suffix not in (*PICTURES, ".csv", ".parquet"):
-        told = f"{out} has suffix {suffix!r}; use {', '.join(PICTURES)}, .csv or .parquet."
-        raise InvalidInputError(told, parameter="out")
+        message = f"{out} has suffix {suffix!r}; use {', '.join(PICTURES)}, .csv or .parquet."
+        raise InvalidInputError(message, parameter="out")
     if out is not None:
         refuse_existing_file(out, overwrite)
     opened = open_store(store)
@@ -602,7 +602,7 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     rows: list[dict[str, Any]] = splits.to_pylist()
     reached = np.maximum.accumulate(splits["n_clusters"].to_numpy())
     top = rows[: int((reached < (n_clusters or 2 * cut.choice.n_clusters)).sum()) + 1]
-    written = []
+    notes = []
     if out is not None:
         if suffix in PICTURES:
             with new_file(out, overwrite=overwrite) as file:
@@ -610,11 +610,11 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
         else:
             columns = {name: splits[name].combine_chunks() for name in splits.column_names}
             export_blocks(out, len(splits), [columns], overwrite=overwrite)
-        written = [f"{out} is written."]
+        notes = [f"{out} is written."]
     result = {"ensemble": store, "n_objects": cut.n_objects, "n_clusters": cut.choice.n_clusters,
               "is_clear": cut.choice.is_clear, "tree": cut.tree, "splits": top}  # fmt: skip
     lower = f"{len(rows) - len(top[:20]):,} lower splits; -o FILE.csv writes all."
-    emit(result, tree_in_words(cut), *([table(top[:20])] if top else []), f"... and {lower}", *written)
+    emit(result, tree_in_words(cut), *([table(top[:20])] if top else []), f"... and {lower}", *notes)
 
 
 @command(
@@ -640,9 +640,9 @@ def report(consensus: str, out: str, features: str | None, overwrite: bool, **op
 
     refuse_existing_file(out, overwrite)
     refuse_inputs(out, features, options["ensemble"])
-    reading = cli.taken(options, ("columns", "drop", *READING))
-    if features is None and (given := [name for name, value in reading.items() if value is not None]):
-        raise click.UsageError(f"{cli.option_name(given[0])} has no effect without --features; give both.")
+    reading = cli.pop_options(options, ("columns", "drop", *READING))
+    if features is None and (names := [name for name, value in reading.items() if value is not None]):
+        raise click.UsageError(f"{cli.option_name(names[0])} has no effect without --features; give both.")
     if features is not None:
         options["features"] = _selected([features], reading, "columns", "drop")
     page = Report(consensus, **options)
@@ -682,8 +682,8 @@ def plot(consensus: str, out: str, overwrite: bool, **options: Any) -> None:
     with ExitStack() as files:  # which appear together
         for name, figure in figures.items():
             figure.savefig(files.enter_context(new_file(paths[name], overwrite=overwrite)), format="png")
-    written = [str(path) for path in paths.values()]
-    emit({"figures": written}, "\n".join(written))
+    names = [str(path) for path in paths.values()]
+    emit({"figures": names}, "\n".join(names))
 
 
 @command(

@@ -21,7 +21,7 @@ import click
 
 import bigcons
 from bigcons.cli import commands as _commands  # noqa: F401 - which fills COMMANDS
-from bigcons.cli.options import COMMANDS, JSON, OPTIONS, emit, shown, with_options
+from bigcons.cli.options import COMMANDS, JSON, OPTIONS, emit, escaped, with_options
 from bigcons.errors import BigconsError, InvalidInputError, is_of_process
 from bigcons.progress import ProgressBar
 
@@ -92,9 +92,9 @@ class Group(click.Group):
             logging.getLogger(f"distributed.{name}").disabled = True
         with ProgressBar(), _one_line_warnings(ctx), _signals_interrupt() as stops:
             try:
-                done = super().invoke(ctx)
+                result = super().invoke(ctx)
                 sys.stdout.flush()
-                return done
+                return result
             except click.UsageError as error:
                 _emit_error(ctx, error.format_message())
                 raise
@@ -102,19 +102,19 @@ class Group(click.Group):
                 if isinstance(error, KeyboardInterrupt) or stops:  # which a module may hide
                     is_terminated = any(isinstance(stop, Terminated) for stop in (error, *stops))
                     word, status = ("Terminated", 143) if is_terminated else ("Interrupted", 130)
-                    told = f"{word} before the output was complete; repeat the command to finish it."
-                    click.echo(told, err=True)
+                    notice = f"{word} before the output was complete; repeat the command to finish it."
+                    click.echo(notice, err=True)
                     ctx.exit(status)  # 128 and the number of the signal
                 if not isinstance(error, (BigconsError, OSError)) and not is_of_process(error):
                     raise
                 if getattr(error, "errno", None) in REFUSED and getattr(error, "filename", "") is None:
                     raise  # of standard output: files are told with their names
                 flags, message = ctx.meta[OPTIONS], _reason(error)
-                reason = shown(" ".join(with_options(message, flags).split()))
+                reason = escaped(" ".join(with_options(message, flags).split()))
                 _emit_error(ctx, reason)
                 begins = re.match(r"(\w+)[\[=]", message)
-                named = {getattr(error, "parameter", None), begins and begins[1]}
-                is_value = isinstance(error, InvalidInputError) and named & flags.keys()
+                parameters = {getattr(error, "parameter", None), begins and begins[1]}
+                is_value = isinstance(error, InvalidInputError) and parameters & flags.keys()
                 raise (BadValue if is_value else click.ClickException)(reason) from error
 
 
@@ -136,15 +136,15 @@ def _reason(error: BaseException) -> str:
 @contextmanager
 def _one_line_warnings(ctx: click.Context) -> Iterator[None]:
     """Show only the message of a warning, once."""
-    told: set[str] = set()
+    texts: set[str] = set()
 
     def show(message: Warning | str, *_: Any) -> None:
         text = with_options(str(message), ctx.meta.get(OPTIONS, {}))
-        if text not in told:
-            told.add(text)
+        if text not in texts:
+            texts.add(text)
             from tqdm import tqdm
 
-            tqdm.write(f"Warning: {shown(text)}", sys.stderr)  # on a line of its own, above the bars
+            tqdm.write(f"Warning: {escaped(text)}", sys.stderr)  # on a line of its own, above the bars
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
@@ -172,16 +172,16 @@ def _signals_interrupt() -> Iterator[list[KeyboardInterrupt]]:
         else:
             hook(unraisable)
 
-    is_main, before = threading.current_thread() is threading.main_thread(), dict[signal.Signals, Any]()
+    is_main, handlers = threading.current_thread() is threading.main_thread(), dict[signal.Signals, Any]()
     for number in (signal.SIGTERM, signal.SIGINT) if is_main else ():
         if number == signal.SIGTERM or signal.getsignal(number) is signal.default_int_handler:
-            before[number] = signal.signal(number, stop)
+            handlers[number] = signal.signal(number, stop)
     hook, sys.unraisablehook = sys.unraisablehook, dropped
     try:
         yield stops
     finally:
         sys.unraisablehook = hook
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 

@@ -31,7 +31,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 """All but tabs and ends of lines, and what turns the direction of writing."""
 
 
-def shown(text: str) -> str:
+def escaped(text: str) -> str:
     """Return text with its control characters as escapes: names in a file shall not steer the terminal."""
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
@@ -41,7 +41,7 @@ def emit(result: Mapping[str, Any], *texts: str) -> None:
     if click.get_current_context().meta.get(JSON):
         click.echo(json.dumps(result, allow_nan=False))
     else:
-        click.echo(shown("\n\n".join(texts or [facts(result)])))
+        click.echo(escaped("\n\n".join(texts or [facts(result)])))
 
 
 def destination(out: str) -> Any:
@@ -75,19 +75,19 @@ def with_options(message: str, flags: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def telling_finished(out: str, what: str, overwrite: bool) -> Iterator[bool]:
-    """Say so if the ``with`` block, instead of doing ``what``, found its result at ``out``; yield whether."""
+def telling_finished(out: str, step: str, overwrite: bool) -> Iterator[bool]:
+    """Say so if the result of the ``step`` in the ``with`` block is at ``out`` already; yield whether."""
     from bigcons.disk.commit import is_store
 
     is_there = not overwrite and is_store(out)
     yield is_there
     if is_there:
-        click.echo(f"{out} already holds the result of this {what}.", err=True)
+        click.echo(f"{out} already holds the result of this {step}.", err=True)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a sentence that suggests the ``known`` word closest to ``word``; empty if none is close."""
-    near = nearest(word, known)
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Return a sentence that suggests the one of ``words`` closest to ``word``; empty if none is close."""
+    near = nearest(word, words)
     return "" if near is None else f" Did you mean {near}?"
 
 
@@ -130,7 +130,7 @@ def table(rows: Sequence[Mapping[str, Any]], *, text: Sequence[str] = ()) -> str
     lines.insert(1, ["-" * width for width in widths])
     place = [str.ljust if column in (columns[0], *text) else str.rjust for column in columns]
     return "\n".join(
-        "  ".join(put(words, width) for put, words, width in zip(place, cells, widths, strict=True)).rstrip()
+        "  ".join(pad(words, width) for pad, words, width in zip(place, cells, widths, strict=True)).rstrip()
         for cells in lines
     )
 
@@ -271,7 +271,7 @@ def command(*parameters: str | Decorator, further: bool = False) -> Decorator:
     return make
 
 
-def taken(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def pop_options(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Remove the options of these names and return them."""
     return {name: options.pop(name) for name in names if name in options}
 
@@ -291,7 +291,7 @@ def parameters_of(function: Callable[..., Any], *, without: Sequence[str]) -> di
 
 
 def parse_further(
-    what: str, words: Sequence[str], argument: click.Argument, parameters: Mapping[str, inspect.Parameter]
+    title: str, words: Sequence[str], argument: click.Argument, parameters: Mapping[str, inspect.Parameter]
 ) -> tuple[Any, dict[str, Any]]:
     """Return the value of an argument, and those parameters that words such as ``--name value`` set.
 
@@ -313,10 +313,10 @@ def parse_further(
         error.ctx = outer
         if not isinstance(error, click.NoSuchOption):
             raise
-        flags = [flag for other in (*options, *outer.command.params) for flag in other.opts]
+        flags = [flag for option in (*options, *outer.command.params) for flag in option.opts]
         takes = ", ".join(option.opts[0] for option in options) or "no options of its own"
         raise click.UsageError(
-            f"{what} takes no {error.option_name}; it takes {takes}.{did_you_mean(error.option_name, flags)}"
+            f"{title} takes no {error.option_name}; it takes {takes}.{did_you_mean(error.option_name, flags)}"
         ) from None
-    is_given = {name: ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in parameters}
-    return ctx.params[argument.name or ""], {name: ctx.params[name] for name in parameters if is_given[name]}
+    is_set = {name: ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in parameters}
+    return ctx.params[argument.name or ""], {name: ctx.params[name] for name in parameters if is_set[name]}

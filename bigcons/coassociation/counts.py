@@ -79,13 +79,13 @@ def _count(ensemble: Ensemble, i: np.ndarray, j: np.ndarray, memory: int, client
     n, row_bytes = ensemble.n_objects, ensemble.row_bytes
     n_agree, n_seen = np.empty((2, len(i)), counts_dtype(ensemble.n_partitions))
     with open_engine(client) as engine, progress("count pairs", len(i), "pairs") as listener:
-        held, blocks = None, [Block(0, 0, n)]
+        labels, blocks = None, [Block(0, 0, n)]
         runs = [(blocks[0], slice(run.start, run.stop)) for run in row_blocks(len(i), PAIRS_PER_TASK)]
         if ensemble.path is None or n * row_bytes <= memory:
-            held = ensemble.read(0, n)
+            labels = ensemble.read(0, n)
         else:
-            budget, what = DataBudget(memory), "two blocks of labels for each task"
-            blocks = ensemble.blocks(rows_within(budget, 2 * row_bytes * engine.in_flight, what=what))
+            budget, purpose = DataBudget(memory), "two blocks of labels for each task"
+            blocks = ensemble.blocks(rows_within(budget, 2 * row_bytes * engine.in_flight, what=purpose))
             ends = np.searchsorted(i, [block.stop for block in blocks])  # of pairs by their first object
             parts = map(slice, [0, *ends[:-1]], ends)
             runs = [(rows, part) for rows, part in zip(blocks, parts, strict=True) if part.stop > part.start]
@@ -93,8 +93,8 @@ def _count(ensemble: Ensemble, i: np.ndarray, j: np.ndarray, memory: int, client
         def count_run(run: tuple[Block, np.ndarray, np.ndarray]) -> Counts:
             """Count the pairs of one row block, one block of second objects after the other."""
             rows, i, j = run
-            if held is not None:
-                return count_rows(held, held, i, j)
+            if labels is not None:
+                return count_rows(labels, labels, i, j)
             left = ensemble.read(rows.start, rows.stop)
             n_agree, n_seen = np.empty((2, len(i)), counts_dtype(ensemble.n_partitions))
             of_block = np.searchsorted([block.stop for block in blocks], j, side="right")
@@ -153,15 +153,15 @@ def dense_of_rows(
     labels = ensemble.read(0, n) if rows is None else ensemble.read_rows(rows)
     n_agree, n_seen = np.empty((n, n), np.int32), np.empty((n, n), np.int32)
     blocks = row_blocks(n, TILE_ROWS)
-    tiles = [(block, other) for block in blocks for other in blocks[block.index :]]
+    tiles = [(first, second) for first in blocks for second in blocks[first.index :]]
 
     def count_tile(tile: tuple[Block, Block]) -> Counts:
-        return count_all(*(labels[block.start : block.stop] for block in tile))
+        return count_all(*(labels[first.start : first.stop] for first in tile))
 
     with open_engine(client) as engine:
         counts = map_with_progress(engine, count_tile, tiles, "count all pairs", "tiles")
-        for (block, other), (agree, seen) in counts:
-            at_rows, at_columns = slice(block.start, block.stop), slice(other.start, other.stop)
+        for (first, second), (agree, seen) in counts:
+            at_rows, at_columns = slice(first.start, first.stop), slice(second.start, second.stop)
             for matrix, tile in ((n_agree, agree), (n_seen, seen)):
                 matrix[at_rows, at_columns] = tile
                 matrix[at_columns, at_rows] = tile.T
@@ -205,8 +205,8 @@ def condensed_distances(
             of_partitions = weights.offsets, weights.base_clusters, weights.partitions
             weigh_tile(left, right, *of_partitions, n_agree, n_seen)
             total = float(weights.partitions.sum())
-        after = np.triu_indices(len(left), 1, len(right))
-        return (1.0 - similarity(n_agree, n_seen, total, normalize))[after]
+        upper = np.triu_indices(len(left), 1, len(right))
+        return (1.0 - similarity(n_agree, n_seen, total, normalize))[upper]
 
     n, filled = len(rows), 0
     distances = np.empty(n * (n - 1) // 2)
@@ -273,56 +273,56 @@ def sample(
     refuse_inputs(out, x)
     ensemble = as_ensemble(x)
     n, seed, budget = ensemble.n_objects, resolve_seed(random_state), parse_size(memory)
-    asked = {"share": share, "per_object": per_object, "n_pairs": n_pairs}
-    given = {name: value for name, value in asked.items() if value is not None}
-    wanted = number_of_pairs(n, **asked)
-    needed, left = tables.PAIR_BYTES * wanted + tables.OBJECT_BYTES * n, _budget_for_pairs(budget)
+    amounts = {"share": share, "per_object": per_object, "n_pairs": n_pairs}
+    settings = {name: value for name, value in amounts.items() if value is not None}
+    number = number_of_pairs(n, **amounts)
+    n_bytes, available = tables.PAIR_BYTES * number + tables.OBJECT_BYTES * n, _budget_for_pairs(budget)
     if tiles == "auto":
         # with fewer other blocks, regions far apart in the graph of blocks may order their clusters
         # differently
-        tiles = 8 if out is not None and needed > left else None
+        tiles = 8 if out is not None and n_bytes > available else None
     elif tiles is not None and out is None:
         raise InvalidInputError(
             f"tiles={tiles!r} without out=; pass the path of a store for the pairs as out=."
         )
-    made: dict[str, Any] = {"sampled": "uniform"}
+    provenance: dict[str, Any] = {"sampled": "uniform"}
     if tiles is not None:  # whose size, and so the pairs, depend on memory
         tiles = check_int("tiles", tiles, at_least=2)
-        made = {"sampled": "tiles", "tiles": tiles, "memory": budget}
+        provenance = {"sampled": "tiles", "tiles": tiles, "memory": budget}
     if out is not None:
-        made["labels"] = ensemble.digest()
-        of_call = {**made, **asked} | ({} if random_state is None else {"random_state": seed})
-        known = provenance_at(out, tables.KIND)
-        if not overwrite and known is not None and "sampled" in known:
-            refuse_other(out, differences(known, of_call))
+        provenance["labels"] = ensemble.digest()
+        of_call = {**provenance, **amounts} | ({} if random_state is None else {"random_state": seed})
+        stored = provenance_at(out, tables.KIND)
+        if not overwrite and stored is not None and "sampled" in stored:
+            refuse_other(out, differences(stored, of_call))
             logger.info("%s holds the finished result of this call: nothing is left to draw", out)
             return PairTable.open(out)
         refuse_existing(out, overwrite, tables.KIND)
-    made |= {**given, "random_state": seed}
+    provenance |= {**settings, "random_state": seed}
     if tiles is not None:
-        made = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, **made}
+        provenance = {"ensemble": ensemble.path, "n_partitions": ensemble.n_partitions, **provenance}
         with open_engine(client) as engine:
-            return _sample_tiles(ensemble, out, wanted, tiles, seed, budget, engine, overwrite, made)
+            return _sample_tiles(ensemble, out, number, tiles, seed, budget, engine, overwrite, provenance)
     remedy = "draw them in tiles: pass out= and leave tiles='auto'"
-    process = min(COUNTING_BYTES, needed)
-    DataBudget(budget - process, process).check(needed, f"{wanted:,} pairs in memory", remedy)
-    table = sample_in_memory(ensemble, given, seed, budget, client)
-    table.provenance |= made
+    process = min(COUNTING_BYTES, n_bytes)
+    DataBudget(budget - process, process).check(n_bytes, f"{number:,} pairs in memory", remedy)
+    table = sample_in_memory(ensemble, settings, seed, budget, client)
+    table.provenance |= provenance
     return table if out is None else table.save(out, overwrite=overwrite)
 
 
 def sample_in_memory(
-    ensemble: Ensemble, asked: Mapping[str, Any], seed: int, memory: int, client: object
+    ensemble: Ensemble, amount: Mapping[str, Any], seed: int, memory: int, client: object
 ) -> PairTable:
     """Draw pairs from all objects and count them; ``memory`` bounds the labels, not the table.
 
-    ``asked`` gives the number of pairs as `sample_pairs` does.
+    ``amount`` gives the number of pairs as `sample_pairs` does.
     """
-    i, j = sample_pairs(ensemble.n_objects, **asked, random_state=seed)
+    i, j = sample_pairs(ensemble.n_objects, **amount, random_state=seed)
     budget = _budget_for_pairs(memory)
     labels = max(budget - 30 * len(i), budget // 2)  # bytes of a pair while it is drawn and counted
     table = count(ensemble, i, j, memory=labels, client=client)
-    table.provenance |= {"sampled": "uniform", **asked, "random_state": seed}
+    table.provenance |= {"sampled": "uniform", **amount, "random_state": seed}
     return table
 
 
@@ -354,28 +354,28 @@ def sample_pairs(
     >>> bool((i < j).all()), len(i)
     (True, 5)
     """
-    wanted = number_of_pairs(n_objects, share=share, n_pairs=n_pairs, per_object=per_object)
+    number = number_of_pairs(n_objects, share=share, n_pairs=n_pairs, per_object=per_object)
     rng = generator(resolve_seed(random_state), "coassociation.sample_pairs")
-    return pairs_of_numbers(distinct_numbers(rng, count_all_pairs(n_objects), wanted), n_objects)
+    return pairs_of_numbers(distinct_numbers(rng, count_all_pairs(n_objects), number), n_objects)
 
 
-def number_of_pairs(n_objects: int, **asked: Any) -> int:
+def number_of_pairs(n_objects: int, **counts: Any) -> int:
     """Return the number of pairs that one of ``share``, ``n_pairs`` and ``per_object`` asks for."""
-    total, given = count_all_pairs(n_objects), {k: value for k, value in asked.items() if value is not None}
-    if len(given) != 1:
-        got = ", ".join(f"{name}={value}" for name, value in given.items()) or "nothing"
+    total, values = count_all_pairs(n_objects), {k: value for k, value in counts.items() if value is not None}
+    if len(values) != 1:
+        listing = ", ".join(f"{name}={value}" for name, value in values.items()) or "nothing"
         raise InvalidInputError(
-            f"got {got} for the number of pairs; give one of share, n_pairs and per_object."
+            f"got {listing} for the number of pairs; give one of share, n_pairs and per_object."
         )
-    ((name, value),) = given.items()
+    ((name, value),) = values.items()
     if name == "n_pairs":
         return check_int(name, value, at_most=total)
-    most, times = (1, total) if name == "share" else (n_objects - 1, n_objects / 2)
-    if (wanted := round(check_number(name, value, above=0, at_most=most) * times)) == 0:
+    limit, times = (1, total) if name == "share" else (n_objects - 1, n_objects / 2)
+    if (number := round(check_number(name, value, above=0, at_most=limit) * times)) == 0:
         raise InvalidInputError(
             f"{name}={value} asks for less than one of the {total} pairs; use a larger number."
         )
-    return min(wanted, total)
+    return min(number, total)
 
 
 # In tiles
@@ -404,22 +404,22 @@ def _sample_tiles(
     # an end of a pair in a task: object, other object and counts, twice while they are sorted, and the draw
     # of a tile; a solver's task needs less
     row_bytes = 2 * ensemble.row_bytes + 40 * 2 * n_pairs / n
-    what = "the pairs of one object for each task"
-    fitting = rows_within(DataBudget(memory // PLANNED_TASKS), row_bytes, what=what)
+    subject = "the pairs of one object for each task"
+    fitting = rows_within(DataBudget(memory // PLANNED_TASKS), row_bytes, what=subject)
     # smaller blocks than memory requires let more tasks run at once, if a tile has room for the pairs
     blocks = ensemble.blocks(min(fitting, max(-(-2 * n_pairs // n), -(-n // 32))))
-    others = block_graph(len(blocks), tiles, generator(seed, "coassociation.tiles.graph"))
+    neighbors = block_graph(len(blocks), tiles, generator(seed, "coassociation.tiles.graph"))
     grid = [(a, a) for a in range(len(blocks))]
-    grid += [(a, b) for a, known in enumerate(others) for b in sorted(known) if a < b]
+    grid += [(a, b) for a, partners in enumerate(neighbors) for b in sorted(partners) if a < b]
     sizes = [_tile_size(blocks[a], blocks[b]) for a, b in grid]
     if n_pairs > sum(sizes):
         raise InvalidInputError(
             f"n_pairs={n_pairs:,} is more than the {sum(sizes):,} pairs in the tiles of tiles={tiles}; "
             "raise tiles."
         )
-    needed = memory * engine.in_flight // PLANNED_TASKS
-    what = f"{engine.in_flight} blocks of pairs in flight"
-    DataBudget(memory).check(needed, what, "use fewer workers")
+    n_bytes = memory * engine.in_flight // PLANNED_TASKS
+    subject = f"{engine.in_flight} blocks of pairs in flight"
+    DataBudget(memory).check(n_bytes, subject, "use fewer workers")
     ends = [n_pairs * size // sum(sizes) for size in itertools.accumulate(sizes)]
     tiles_of: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
     for (a, b), start, stop in zip(grid, [0, *ends], ends, strict=False):
@@ -429,17 +429,17 @@ def _sample_tiles(
 
     def rows_of_block(block: Block) -> tables.Rows:
         """Return the rows of one block: draw and count the pairs of its tiles."""
-        here, entries = ensemble.read(block.start, block.stop), []
+        labels, entries = ensemble.read(block.start, block.stop), []
         for a, b, n_drawn in tiles_of[block.index]:
-            other = blocks[b if a == block.index else a]
-            there = here if other == block else ensemble.read(other.start, other.stop)
+            partner = blocks[b if a == block.index else a]
+            other_labels = labels if partner == block else ensemble.read(partner.start, partner.stop)
             i, j = draw_tile(blocks[a], blocks[b], n_drawn, seed)
-            left, right = (here, there) if a == block.index else (there, here)
+            left, right = (labels, other_labels) if a == block.index else (other_labels, labels)
             n_agree, n_seen = count_rows(left, right, i, j)
             if a == block.index:
-                entries.append((i, j + np.int32(other.start), n_agree, n_seen))
+                entries.append((i, j + np.int32(partner.start), n_agree, n_seen))
             if b == block.index:
-                entries.append((j, i + np.int32(other.start), n_agree, n_seen))
+                entries.append((j, i + np.int32(partner.start), n_agree, n_seen))
         columns = (np.concatenate(parts) for parts in zip(*entries, strict=True))
         return tables.rows_of_entries(*columns, n_rows=block.n_rows, n_objects=n)
 
@@ -465,15 +465,15 @@ def block_graph(n_blocks: int, degree: int, rng: np.random.Generator) -> list[se
     if degree >= n_blocks - 1:
         return [set(range(n_blocks)) - {a} for a in range(n_blocks)]
     degree += degree * n_blocks % 2
-    further = 2 + rng.permutation((n_blocks - 1) // 2 - 1)
-    steps = [1, *further[: degree // 2 - 1].tolist()] + ([n_blocks // 2] if degree % 2 else [])
+    jumps = 2 + rng.permutation((n_blocks - 1) // 2 - 1)
+    steps = [1, *jumps[: degree // 2 - 1].tolist()] + ([n_blocks // 2] if degree % 2 else [])
     order = rng.permutation(n_blocks).tolist()
-    others: list[set[int]] = [set() for _ in range(n_blocks)]
-    for at, step in itertools.product(range(n_blocks), steps):
-        a, b = order[at], order[(at + step) % n_blocks]
-        others[a].add(b)
-        others[b].add(a)
-    return others
+    neighbors: list[set[int]] = [set() for _ in range(n_blocks)]
+    for position, step in itertools.product(range(n_blocks), steps):
+        a, b = order[position], order[(position + step) % n_blocks]
+        neighbors[a].add(b)
+        neighbors[b].add(a)
+    return neighbors
 
 
 def _tile_size(a: Block, b: Block) -> int:
@@ -519,19 +519,19 @@ def pairs_of_numbers(numbers: np.ndarray, n_objects: int) -> tuple[np.ndarray, n
     return i, j
 
 
-def distinct_numbers(rng: np.random.Generator, total: int, wanted: int) -> np.ndarray:
-    """Return ``wanted`` distinct numbers below ``total``, ascending; every subset is equally likely."""
-    if 2 * wanted > total:  # draw the numbers to leave out, so that at most half are drawn
+def distinct_numbers(rng: np.random.Generator, total: int, size: int) -> np.ndarray:
+    """Return ``size`` distinct numbers below ``total``, ascending; every subset is equally likely."""
+    if 2 * size > total:  # draw the numbers to leave out, so that at most half are drawn
         keep = np.ones(total, dtype=bool)
-        keep[distinct_numbers(rng, total, total - wanted)] = False
+        keep[distinct_numbers(rng, total, total - size)] = False
         return np.flatnonzero(keep)
-    # The first `wanted` distinct values of an endless uniform sequence are a uniform subset. A batch never
+    # The first `size` distinct values of an endless uniform sequence are a uniform subset. A batch never
     # holds more values than are still missing, so only repeated values are dropped.
     numbers = np.empty(0, dtype=np.int64)
-    while len(numbers) < wanted:
-        batch = np.sort(rng.integers(total, size=wanted - len(numbers)))
-        first = np.concatenate([[True], batch[1:] != batch[:-1]])
-        batch = batch[first]
+    while len(numbers) < size:
+        batch = np.sort(rng.integers(total, size=size - len(numbers)))
+        is_first = np.concatenate([[True], batch[1:] != batch[:-1]])
+        batch = batch[is_first]
         position = np.searchsorted(numbers, batch)
         is_new = np.append(numbers, -1)[position] != batch
         numbers = np.insert(numbers, position[is_new], batch[is_new])

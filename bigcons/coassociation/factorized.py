@@ -50,8 +50,8 @@ class AgreementSums(NamedTuple):
     def objective(self) -> float:
         """The objective over all pairs without ``sum c_ij^2 / N_ij``, which memberships do not change."""
         agreement = self.dot(self.S, self.S) - self.squares
-        together = self.inner(self.T, self.T) - self.quartics
-        return float(-agreement + 0.5 * together)
+        products = self.inner(self.T, self.T) - self.quartics
+        return float(-agreement + 0.5 * products)
 
     @property
     def partition_weights(self) -> np.ndarray | None:

@@ -98,10 +98,10 @@ def did_matrix(
     with open_engine(client) as engine:
         source = _open_points(features, n)
         # labels and features, held and being read; of each pair in flight distance, sums, masks, terms
-        held = n * (M * (2 * ensemble.dtype.itemsize + 9 + 12 * exclude_self) + 16 * source.n_features)
-        held += PAIRS_PER_TASK * 100 * engine.in_flight
-        what = f"the increments of all pairs of {n:,} objects"
-        budget.check(held + 8 * n**2, what, "use eac-single, which needs labels only")
+        n_bytes = n * (M * (2 * ensemble.dtype.itemsize + 9 + 12 * exclude_self) + 16 * source.n_features)
+        n_bytes += PAIRS_PER_TASK * 100 * engine.in_flight
+        subject = f"the increments of all pairs of {n:,} objects"
+        budget.check(n_bytes + 8 * n**2, subject, "use eac-single, which needs labels only")
         points = np.ascontiguousarray(source.read(0, n), np.float64)
         labels = np.array(ensemble.read(0, n).T, order="C")
         observed = labels >= 0 if normalize == "observed" else None
@@ -134,10 +134,10 @@ def did_matrix(
             part = slice(band.start, band.stop)
             distances = cdist(points[part], points)
             total = np.zeros(distances.shape)
-            seen = np.full(distances.shape, weights.sum() if observed is None else 0.0)
+            divisors = np.full(distances.shape, weights.sum() if observed is None else 0.0)
             for u, weight in enumerate(weights):
                 if observed is not None:
-                    seen += weight * (observed[u, part, None] & observed[u])
+                    divisors += weight * (observed[u, part, None] & observed[u])
                 i, j = np.nonzero((labels[u, part, None] == labels[u]) & (labels[u] >= 0))
                 if not by_increments:
                     total[i, j] += weight
@@ -147,7 +147,7 @@ def did_matrix(
                     to_neighbor = np.where(nearest[u, j] == i + band.start, to_next[u, j], to_neighbor)
                 of_pairs = np.abs(distances[i, j] - to_neighbor)
                 total[i, j] += weight * increment_ratio(of_pairs, means[offsets[u] + labels[u, j]])
-            return np.divide(total, seen, out=total, where=seen > 0)
+            return np.divide(total, divisors, out=total, where=divisors > 0)
 
         matrix, bands = np.empty((n, n)), row_blocks(n, max(PAIRS_PER_TASK // n, 1))
         for band, rows in map_with_progress(engine, rows_of_band, bands, "increments of pairs"):

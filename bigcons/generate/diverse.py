@@ -107,16 +107,16 @@ def diverse(
         )
     points_bytes = 8 * data.n_objects * data.n_features
     for name in names:
-        needed = 4 * points_bytes + PAIR_BYTES.get(name.partition("-")[0], 0) * data.n_objects**2
-        budget.check(needed, f"points and pairs of {name!r}", "sample the objects, or use generate.kmeans")
+        n_bytes = 4 * points_bytes + PAIR_BYTES.get(name.partition("-")[0], 0) * data.n_objects**2
+        budget.check(n_bytes, f"points and pairs of {name!r}", "sample the objects, or use generate.kmeans")
     scaling = measure(data, standardize=standardize)[0]
     points = np.empty((data.n_objects, scaling.width))
     for block, values in data.iterate(gaps=True):
         points[block.start : block.stop] = scaling.apply(values, scaled=False)
     if standardize:  # centered only then, because angles depend on it
-        known = points[:, : len(scaling.kept)]
-        known -= scaling.mean
-        known /= scaling.scale
+        columns = points[:, : len(scaling.kept)]
+        columns -= scaling.mean
+        columns /= scaling.scale
     partitions: list[np.ndarray] = []  # by algorithm, then by number of clusters
     with quiet_scikit_learn(), progress("run algorithms", len(names), "algorithms") as listener:
         for name in names:
@@ -180,8 +180,8 @@ def jaccard_k_means(points: Points, numbers: Numbers, rng: Generator) -> Partiti
     for k in numbers:
         means, labels = points[rng.choice(len(points), size=k, replace=False)], np.full(len(points), -1)
         for _ in range(100):
-            before, labels = labels, jaccard(points, means).argmax(axis=1)
-            if (before == labels).all():
+            previous, labels = labels, jaccard(points, means).argmax(axis=1)
+            if (previous == labels).all():
                 break
             sizes, sums = np.bincount(labels, minlength=k), np.zeros_like(means)
             np.add.at(sums, labels, points)
@@ -234,11 +234,11 @@ def self_organizing_map(points: Points, numbers: Numbers, rng: Generator) -> Par
         units += 0.01 * points.std() * rng.normal(size=units.shape)
         n_steps, place = 10 * len(points), np.arange(k)
         for step in range(n_steps):
-            left = 1 - step / n_steps
+            rate = 1 - step / n_steps
             row = points[rng.integers(len(points))]
             winner = ((units - row) ** 2).sum(axis=1).argmin()
-            near = np.exp(-((place - winner) ** 2) / (2 * (0.3 + left * k / 4) ** 2))
-            units += (0.5 * left * near)[:, None] * (row - units)
+            near = np.exp(-((place - winner) ** 2) / (2 * (0.3 + rate * k / 4) ** 2))
+            units += (0.5 * rate * near)[:, None] * (row - units)
         partitions.append(((units**2).sum(axis=1) - 2 * points @ units.T).argmin(axis=1))
     return partitions
 

@@ -453,23 +453,23 @@ def make_partitions(
         }
         if data.ids is not None:
             facts["ids"] = data.ids.facts.in_words
-        given = ("sample" if scheme.repetition is None else "repetition", "n_features", "alpha_range")
-        for name in (*given, "largest_weight"):
+        optional = ("sample" if scheme.repetition is None else "repetition", "n_features", "alpha_range")
+        for name in (*optional, "largest_weight"):
             if getattr(scheme, name) is not None:
                 facts[name] = getattr(scheme, name)
-        known = json.loads(json.dumps(facts))
+        current = json.loads(json.dumps(facts))
         if finished is not None:
             if "appended" in finished.provenance:
-                told = "has grown since it was generated; solve it as it is, or"
-                raise StoreExistsError(f"{out} {told} pass overwrite=True (--overwrite).", path=out)
-            made_with = {**finished.provenance, "n_partitions": finished.n_partitions}
-            del known["bigcons"], known["scikit_learn"]  # other versions made the same
-            refuse_other(out or "", differences(made_with, known))
+                reason = "has grown since it was generated; solve it as it is, or"
+                raise StoreExistsError(f"{out} {reason} pass overwrite=True (--overwrite).", path=out)
+            provenance = {**finished.provenance, "n_partitions": finished.n_partitions}
+            del current["bigcons"], current["scikit_learn"]  # other versions made the same
+            refuse_other(out or "", differences(provenance, current))
         elif out is not None and not overwrite:
-            Snapshots(partial_folder(out), known).load()  # refuses a run of other parameters
+            Snapshots(partial_folder(out), current).load()  # refuses a run of other parameters
         output = None if out is None else Output(out, overwrite, not overwrite, facts)
-        read = {"read": data.options, "source": data.where, "version": data.version}
-        is_same = data.version is not None and finished and not differences(finished.provenance, read)
+        origin = {"read": data.options, "source": data.where, "version": data.version}
+        is_same = data.version is not None and finished and not differences(finished.provenance, origin)
         if finished is not None and output is not None and is_same:  # of files that have not changed
             clear_finished(output)
             return finished
@@ -491,8 +491,8 @@ def make_partitions(
         def map_sets(task: Callable[[Any], np.ndarray], sets: list[tuple[int, ...]]) -> Iterator[np.ndarray]:
             at_once = max(len(sets) if engine.n_workers <= n_tasks else n_tasks, 1)
             for first in range(0, len(sets), at_once):
-                some = sets[first : first + at_once]
-                yield from map_kept(run, engine, task, some, list(map("centers-{0[0]}".format, some)))
+                batch = sets[first : first + at_once]
+                yield from map_kept(run, engine, task, batch, list(map("centers-{0[0]}".format, batch)))
 
         centers, reach = training.train_centers(scheme, subset, rows, encoding, sample_rows, map_sets)
         names = [f"p{u}" for u in range(scheme.n_partitions)]
@@ -513,7 +513,7 @@ def make_partitions(
             centers.n_clusters,
             np.array([scheme.subset(u).size(data.n_objects) for u in range(len(names))], np.int64),
             default_chunk_rows(data.n_objects, len(names)),
-            {**facts, **read, "features": encoding.column_names()},
+            {**facts, **origin, "features": encoding.column_names()},
             ids=data.ids,
             generator=Generator(encoding, names, centers, reach),
         )
@@ -525,12 +525,12 @@ def make_partitions(
 
 def rows_to_train(scheme: Scheme, data: Features, train: int | str) -> int:
     """Return the size of the samples on which the partitions of a scheme are trained."""
-    most, sample_rows = scheme.ranges[0][1], int(scheme.subset(0).size(data.n_objects))  # no other sees more
+    limit, sample_rows = scheme.ranges[0][1], int(scheme.subset(0).size(data.n_objects))  # no other sees more
     if train == "auto":
-        return min(sample_rows, training.choose_sample_rows(most, data.n_features))
+        return min(sample_rows, training.choose_sample_rows(limit, data.n_features))
     if train == "all":
         return sample_rows
-    return min(sample_rows, check_int("train", train, at_least=most, or_auto=True))
+    return min(sample_rows, check_int("train", train, at_least=limit, or_auto=True))
 
 
 def check_memory(data: Features, scheme: Scheme, memory: int | float | str, client: object) -> None:
@@ -563,13 +563,13 @@ def map_kept(
         return
     folder, fingerprint = run.folder, run.fingerprint
 
-    def find_or_make(named: tuple[str, Any]) -> tuple[bool, Any]:
+    def find_or_make(entry: tuple[str, Any]) -> tuple[bool, Any]:
         try:
-            snapshot = Snapshots(folder / named[0], {**fingerprint, "name": named[0]}).load()
+            snapshot = Snapshots(folder / entry[0], {**fingerprint, "name": entry[0]}).load()
         except (CorruptStoreError, InvalidInputError) as error:  # damaged, or of another place or run
-            _log.warning("%s is made again: %s", folder / named[0], error)
+            _log.warning("%s is made again: %s", folder / entry[0], error)
             snapshot = None
-        return (False, task(named[1])) if snapshot is None else (True, snapshot.arrays["values"])
+        return (False, task(entry[1])) if snapshot is None else (True, snapshot.arrays["values"])
 
     with closing(engine.map(find_or_make, zip(names, items, strict=True))) as results:
         for name, (is_kept, result) in zip(names, results, strict=True):
@@ -615,9 +615,9 @@ def make_plan(
         graph += 8 * p * (6 * p + 4 * n_features)
         task = max(task, graph)
     copies = 1 if engine.shares_memory else max(engine.n_processes, 2)  # a worker may be a thread here
-    held = pool * copies + centers
-    most = max(k, scheme.ranges[1][1])
-    label_bytes = scheme.n_partitions * label_dtype([most]).itemsize
+    base = pool * copies + centers
+    highest = max(k, scheme.ranges[1][1])
+    label_bytes = scheme.n_partitions * label_dtype([highest]).itemsize
     # a block in transit is held as read, centered, and as float32; labels three times, and what is nearest
     row_bytes = (value_bytes + 12) * width + 3 * label_bytes + 3 * len(sets)
     row_bytes += 8 * n_centers if data.is_sparse else 0  # its products with all centers
@@ -627,11 +627,11 @@ def make_plan(
     fixed = 24 * read_values + (2 * centers + (1 << 20)) * engine.n_workers + stored_bytes * kept_rows
     block_rows = min(BLOCK_ROWS, data.sparse_rows if data.is_sparse else data.chunk_rows)
     ids = 0 if data.ids is None else data.ids.held_bytes  # twice while they are read
-    needed = data.held_bytes + max(measuring, held + task, fixed + scheme.segment_rows * row_bytes, ids)
-    budget.check(int(needed), f"generate.{scheme.name}: its processes, samples and blocks", remedy)
-    left = budget.n_bytes - data.held_bytes
-    while fixed + block_rows * row_bytes > left and block_rows > scheme.segment_rows:
+    n_bytes = data.held_bytes + max(measuring, base + task, fixed + scheme.segment_rows * row_bytes, ids)
+    budget.check(int(n_bytes), f"generate.{scheme.name}: its processes, samples and blocks", remedy)
+    available = budget.n_bytes - data.held_bytes
+    while fixed + block_rows * row_bytes > available and block_rows > scheme.segment_rows:
         block_rows //= 2
     of_thread = max(task, block_rows * row_bytes // engine.in_flight)
     engine.check_limits(scheme.name, PROCESS_BYTES + pool + centers, of_thread)
-    return int((left - held) // task), block_rows
+    return int((available - base) // task), block_rows

@@ -113,10 +113,10 @@ class Scheme:
         fewest = 1 if self.n_clusters is None else max(ranges[0][0], 1)
         if n_seen < fewest:
             names = ("sample",) if self.repetition is None else ("n_partitions", "repetition")
-            given = ", ".join(f"{name}={getattr(self, name):g}" for name in names)
+            settings = ", ".join(f"{name}={getattr(self, name):g}" for name in names)
             remedy = "raise sample" if self.repetition is None else "raise repetition, make fewer partitions"
             raise InvalidInputError(
-                f"{given} of n_objects={n_objects} is {n_seen} objects, fewer than n_clusters={fewest}; "
+                f"{settings} of n_objects={n_objects} is {n_seen} objects, fewer than n_clusters={fewest}; "
                 f"{remedy} or use fewer clusters.",
                 parameter=names[-1],
             )
@@ -150,15 +150,15 @@ class Scheme:
 
         Those that it does not see are 0.
         """
-        features, seen = np.array(self.features), None
+        features, is_seen = np.array(self.features), None
         if self.smooth is not None and self.is_by_landmarks(u):
-            seen = np.array(self.smooth)
+            is_seen = np.array(self.smooth)
         elif self.n_features is not None:
             rng = self.generator(".columns", u)
-            seen = np.isin(features, rng.choice(int(features.max()) + 1, self.n_features, replace=False))
-        if seen is not None:
+            is_seen = np.isin(features, rng.choice(int(features.max()) + 1, self.n_features, replace=False))
+        if is_seen is not None:
             weights = np.zeros(len(features), np.float32)
-            weights[seen] = 1.0
+            weights[is_seen] = 1.0
             return weights
         if self.alpha_range is None or self.largest_weight is None:
             return None
@@ -204,8 +204,8 @@ def range_for(n_clusters: Any) -> tuple[int, int] | None:
 
     A partition that has fewer clusters than the consensus joins some of its clusters.
     """
-    most = MOST_PER_CLUSTER * int(n_clusters) if isinstance(n_clusters, (int, np.integer)) else 0
-    return (2, most) if most >= Scheme.ranges[0][1] else None
+    highest = MOST_PER_CLUSTER * int(n_clusters) if isinstance(n_clusters, (int, np.integer)) else 0
+    return (2, highest) if highest >= Scheme.ranges[0][1] else None
 
 
 def check_range(n_clusters: Any) -> tuple[int, int]:
@@ -367,13 +367,13 @@ def measure(
             part = Moments.from_values(values)
             moments = part if moments is None else moments.merge(part)
             if subset is not None:
-                taken = values[subset.rows(block.start, block.stop) - block.start]
+                part_rows = values[subset.rows(block.start, block.stop) - block.start]
                 if features.is_sparse:
-                    rows.append(taken)
+                    rows.append(part_rows)
                 else:
-                    rows = rows or [np.empty((n_drawn, taken.shape[1]), taken.dtype)]
-                    rows[0][n_taken : n_taken + len(taken)] = taken
-                    n_taken += len(taken)
+                    rows = rows or [np.empty((n_drawn, part_rows.shape[1]), part_rows.dtype)]
+                    rows[0][n_taken : n_taken + len(part_rows)] = part_rows
+                    n_taken += len(part_rows)
             listener.advance(block.n_rows)
     n, encoding = features.n_objects, features.encoding
     deviation = np.sqrt(moments.squares / np.maximum(moments.n, 1.0))
@@ -429,8 +429,8 @@ def choose_sample_rows(n_clusters: int, n_features: int) -> int:
 
 def n_landmarks(n_objects: int, n_features: int) -> int:
     """Return how many of so many objects are landmarks."""
-    most = min(N_LANDMARKS, max((1 << 23) // n_features, 2 * N_NEAREST))  # of very many features, fewer
-    return min(most, max(n_objects // OBJECTS_PER_LANDMARK, min(n_objects, N_NEAREST)))
+    limit = min(N_LANDMARKS, max((1 << 23) // n_features, 2 * N_NEAREST))  # of very many features, fewer
+    return min(limit, max(n_objects // OBJECTS_PER_LANDMARK, min(n_objects, N_NEAREST)))
 
 
 # Centers
@@ -494,9 +494,9 @@ def train_centers(
     squares = squares if (squares != 1.0).any() else squares[:1]
     centers = Centers.from_arrays([of_set[:, : width + 1] for of_set in trained], set_of, clusters, squares)
     n_chosen = min(points.shape[0], 10_000, max((1 << 22) // width, 1))
-    some = points[np.arange(n_chosen) * points.shape[0] // n_chosen]
-    nearest = centers.label(some, np.ones((len(sets), n_chosen), bool))[1]
-    return centers, float(np.quantile(centers.distances(some, nearest), 0.99))
+    sampled = points[np.arange(n_chosen) * points.shape[0] // n_chosen]
+    nearest = centers.label(sampled, np.ones((len(sets), n_chosen), bool))[1]
+    return centers, float(np.quantile(centers.distances(sampled, nearest), 0.99))
 
 
 def train_set(
@@ -511,16 +511,16 @@ def train_set(
     u = partitions[0]
     is_by_landmarks = scheme.is_by_landmarks(u)
     rng, n_clusters = (scheme.generator(".landmarks", u), 0) if is_by_landmarks else scheme.draw(u)
-    chosen = []  # rows of the pool that the partitions see
+    parts = []  # rows of the pool that the partitions see
     subset = scheme.subset(u)
     for block in row_blocks(scheme.n_objects, ROWS_AT_ONCE):
         first, last = np.searchsorted(rows, (block.start, block.stop))
         is_seen = subset.mask(block.start, block.stop)[rows[first:last] - block.start]
-        chosen.append(first + np.flatnonzero(is_seen))
-    seen = np.concatenate(chosen)
-    if is_sample := len(seen) > sample_rows:
-        seen = np.sort(rng.choice(seen, size=sample_rows, replace=False, shuffle=False))
-    points = points[seen]
+        parts.append(first + np.flatnonzero(is_seen))
+    positions = np.concatenate(parts)
+    if is_sample := len(positions) > sample_rows:
+        positions = np.sort(rng.choice(positions, size=sample_rows, replace=False, shuffle=False))
+    points = points[positions]
     n_rows, width = points.shape
     weights = scheme.weights(u)
     with one_thread():
@@ -540,8 +540,8 @@ def train_set(
         landmarks = landmarks if isinstance(landmarks, np.ndarray) else landmarks.toarray()
         centers = _full(landmarks, weights, width)
         is_kept = _nearest_of(points, centers)  # equal ones are one
-        most, clusters = scheme.ranges[1][1], []
-        vectors, degrees = embedding(_weighed(points, weights), landmarks[is_kept].astype(np.float64), most)
+        limit, clusters = scheme.ranges[1][1], []
+        vectors, degrees = embedding(_weighed(points, weights), landmarks[is_kept].astype(np.float64), limit)
         for v in partitions:
             rng, n_clusters = scheme.draw(v)
             leading = vectors[:, :n_clusters].copy()
@@ -565,8 +565,8 @@ def fitted_kmeans(
     from sklearn.cluster import KMeans
 
     seed = int(rng.integers(2**31))
-    how = {"n_init": n_init, "max_iter": max_iter, "random_state": seed, "copy_x": False}
-    return KMeans(n_clusters, init=init, **how).fit(points, sample_weight=counts)
+    options = {"n_init": n_init, "max_iter": max_iter, "random_state": seed, "copy_x": False}
+    return KMeans(n_clusters, init=init, **options).fit(points, sample_weight=counts)
 
 
 def _weighed(points: Any, weights: np.ndarray | None) -> Any:
@@ -630,11 +630,11 @@ def embedding(points: Any, landmarks: np.ndarray, n_vectors: int) -> tuple[np.nd
         weights /= weights.sum(axis=1)[:, None]
         starts = np.arange(0, n * n_nearest + 1, n_nearest)
         graph = csr_array((weights.ravel(), nearest.ravel(), starts), (n, p))
-        alike = (graph.T @ graph).toarray()
-        degrees = alike.sum(axis=1)
+        similarity = (graph.T @ graph).toarray()
+        degrees = similarity.sum(axis=1)
         scales = 1.0 / np.sqrt(degrees)
-        wanted = [max(p - n_vectors, 0), p - 1]
-        vectors = scipy.linalg.eigh(alike * scales * scales[:, None], subset_by_index=wanted)[1]
+        span = [max(p - n_vectors, 0), p - 1]
+        vectors = scipy.linalg.eigh(similarity * scales * scales[:, None], subset_by_index=span)[1]
     return vectors[:, ::-1] * scales[:, None], degrees
 
 
