@@ -50,14 +50,14 @@ Codes = Callable[[int, int], np.ndarray]
 
 
 def refuse_other_objects(
-    name: str, n_objects: int, names: Any, others: str, n_others: int, other_names: Any = None
+    name: str, n_objects: int, names: Any, owner: str, n_others: int, other_names: Any = None
 ) -> None:
-    """Raise InvalidInputError for another number of objects than ``others``, as "b has", or other names."""
+    """Raise InvalidInputError for another number of objects than ``owner``, as "b has", or other names."""
     if n_objects != n_others:
         raise InvalidInputError(
-            f"{name} has {n_objects:,} objects but {others} {n_others:,}; pass one row each, in their order."
+            f"{name} has {n_objects:,} objects but {owner} {n_others:,}; pass one row each, in their order."
         )
-    refuse_other_rows(name, names, others.rpartition(" ")[0], other_names)
+    refuse_other_rows(name, names, owner.rpartition(" ")[0], other_names)
 
 
 def table_of(a: LabelColumn, b: LabelColumn) -> Any:
@@ -68,14 +68,14 @@ def table_of(a: LabelColumn, b: LabelColumn) -> Any:
     refuse_other_objects(a.name, a.n_objects, a.row_names, f"{b.name} has", b.n_objects, b.row_names)
     n, shape = a.n_objects, (a.n_clusters, b.n_clusters)
     if is_sparse(shape, n):
-        of_a, of_b = (incidence_of(of.codes(0, n)[:, None], np.array([0, of.n_clusters])) for of in (a, b))
+        of_a, of_b = (incidence_of(col.codes(0, n)[:, None], np.array([0, col.n_clusters])) for col in (a, b))
         table = (of_a.T @ of_b).tocsr().astype(np.int64)
     else:
         table = np.zeros(shape, dtype=np.int64)
         for block in row_blocks(n, BLOCK_ROWS):
             rows, columns = (labels.codes(block.start, block.stop) for labels in (a, b))
-            both = (rows >= 0) & (columns >= 0)
-            cells = rows[both] * shape[1] + columns[both]
+            in_both = (rows >= 0) & (columns >= 0)
+            cells = rows[in_both] * shape[1] + columns[in_both]
             table += np.bincount(cells, minlength=table.size).reshape(shape)
     in_rows, in_columns = (table.sum(axis=axis) > 0 for axis in (1, 0))
     if not in_rows.any():
@@ -92,12 +92,12 @@ def is_sparse(shape: tuple[int, int], n_labels: int) -> bool:
 
 def check_size(shape: tuple[int, int]) -> None:
     """Raise MemoryBudgetError for a table that would take more than MAX_TABLE_BYTES."""
-    needed = 8 * shape[0] * shape[1]
-    if needed > MAX_TABLE_BYTES:
+    n_bytes = 8 * shape[0] * shape[1]
+    if n_bytes > MAX_TABLE_BYTES:
         raise MemoryBudgetError(
-            f"the contingency table of {shape[0]:,} by {shape[1]:,} clusters needs {format_size(needed)}, "
+            f"the contingency table of {shape[0]:,} by {shape[1]:,} clusters needs {format_size(n_bytes)}, "
             f"more than {format_size(MAX_TABLE_BYTES)}; compare clusterings with fewer clusters.",
-            needed=needed,
+            needed=n_bytes,
             budget=MAX_TABLE_BYTES,
         )
 
@@ -108,8 +108,8 @@ def codes_for(ensemble: Ensemble, labels: Any) -> tuple[Codes, np.ndarray]:
     Refuses labels of other objects.
     """
     column = LabelColumn("labels", labels)
-    others = "the ensemble has", ensemble.n_objects, names_of_rows(ensemble)
-    refuse_other_objects("labels", column.n_objects, column.row_names, *others)
+    reference = "the ensemble has", ensemble.n_objects, names_of_rows(ensemble)
+    refuse_other_objects("labels", column.n_objects, column.row_names, *reference)
     return column.codes, column.values
 
 
@@ -136,8 +136,8 @@ def count_with_partitions(
             counts: tuple[Any, Any] = T, np.bincount(1 + clusters, minlength=K)
         else:
             counts = counts_of(labels, ensemble.offsets, 1 + clusters, K)
-        chosen = [block.rows_of(rows) for rows in samples]
-        return *counts, [labels[rows] for rows in chosen[:1]], *([clusters[rows]] for rows in chosen)
+        positions = [block.rows_of(rows) for rows in samples]
+        return *counts, [labels[rows] for rows in positions[:1]], *([clusters[rows]] for rows in positions)
 
     def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(one + other for one, other in zip(a, b, strict=True))
@@ -163,7 +163,7 @@ def sampled_rows(ensemble: Ensemble) -> np.ndarray:
 def adjusted_rand_of_partitions(
     labels: np.ndarray, offsets: np.ndarray, *, pairs: int = 1_000_000
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the adjusted Rand index of partitions with others (M, n_others), and which these are.
+    """Return the adjusted Rand index of partitions with others (M, n_others), and the numbers of the others.
 
     The others are all or, of more ``pairs`` of partitions, some of them, evenly spaced. NaN where two share
     no pair of objects, and of a partition with itself.
@@ -172,16 +172,16 @@ def adjusted_rand_of_partitions(
 
     M = offsets.size - 1
     n_others = M if pairs >= M * M else max(pairs // M, 2)
-    others = np.arange(n_others) * M // n_others
+    references = np.arange(n_others) * M // n_others
     counts = np.zeros((4, M, n_others), np.int64)
     step = -(-len(labels) // max(LEAST_SAMPLE, COMPARISONS // (M * n_others)))
     columns = np.ascontiguousarray(labels[::step].T, np.int32)  # in one type, so that one kernel is compiled
-    compare_partitions(columns, offsets, others, *counts)
+    compare_partitions(columns, offsets, references, *counts)
     index = adjusted_rand_of_pairs(*counts.astype(np.float64))
     index = np.where(counts[3] > 0, index, np.nan)
-    index[others] = np.fmax(index[others], index[others].T)  # two of the others are compared once
-    index[others, np.arange(n_others)] = np.nan
-    return index, others
+    index[references] = np.fmax(index[references], index[references].T)  # two of the others are compared once
+    index[references, np.arange(n_others)] = np.nan
+    return index, references
 
 
 # Criteria
@@ -204,24 +204,24 @@ def best_matching(table: Any) -> tuple[np.ndarray, np.ndarray]:
         rows, columns = linear_sum_assignment(table, maximize=True)
         return rows, columns
     # a row that has no other has a column of its own, which gains nothing: 1 as against 1 and its objects
-    more = csr_array((table.data + 1, table.indices, table.indptr), table.shape)
-    every = hstack([more, eye_array(table.shape[0], dtype=np.int64)]).tocsr()
+    shifted = csr_array((table.data + 1, table.indices, table.indptr), table.shape)
+    every = hstack([shifted, eye_array(table.shape[0], dtype=np.int64)]).tocsr()
     rows, columns = min_weight_full_bipartite_matching(every, maximize=True)
     is_matched = columns < table.shape[1]
     return rows[is_matched], columns[is_matched]
 
 
 def greedy_accuracy(table: Any) -> float:
-    """Return the same where the largest overlaps are matched first, classes in rows."""
+    """Return the accuracy where the largest overlaps are matched first, classes in rows."""
     from scipy.sparse import coo_array
 
     row_is_free, column_is_free = (np.ones(size, bool) for size in table.shape)
     matched, cells = 0, coo_array(table)
-    for at in np.argsort(-cells.data, kind="stable"):
-        row, column = cells.row[at], cells.col[at]
+    for cell in np.argsort(-cells.data, kind="stable"):
+        row, column = cells.row[cell], cells.col[cell]
         if row_is_free[row] and column_is_free[column]:
             row_is_free[row] = column_is_free[column] = False
-            matched += int(cells.data[at])
+            matched += int(cells.data[cell])
     return float(matched / table.sum())
 
 
@@ -232,9 +232,9 @@ def purity(table: Any) -> float:
 
 def rand_index(tables: Any) -> Any:
     """Return the share of pairs that both clusterings join or both separate."""
-    together, in_rows, in_columns, all_pairs = joined_pairs(tables)
+    joined, in_rows, in_columns, all_pairs = joined_pairs(tables)
     no_pair = all_pairs == 0
-    return (all_pairs - in_rows - in_columns + 2 * together + no_pair) / (all_pairs + no_pair)
+    return (all_pairs - in_rows - in_columns + 2 * joined + no_pair) / (all_pairs + no_pair)
 
 
 def adjusted_rand(tables: Any) -> Any:
@@ -242,27 +242,27 @@ def adjusted_rand(tables: Any) -> Any:
     return adjusted_rand_of_pairs(*joined_pairs(tables))
 
 
-def adjusted_rand_of_pairs(together: Any, in_rows: Any, in_columns: Any, all_pairs: Any) -> Any:
+def adjusted_rand_of_pairs(joined: Any, in_rows: Any, in_columns: Any, all_pairs: Any) -> Any:
     """Return the adjusted Rand index by the pairs both clusterings join, either joins, and there are."""
     is_trivial = (in_rows == in_columns) & ((in_rows == 0) | (in_rows == all_pairs))
     by_chance = in_rows * in_columns / np.maximum(all_pairs, 1.0)
     at_most = np.where(is_trivial, 1.0, (in_rows + in_columns) / 2 - by_chance)
-    return np.where(is_trivial, 1.0, (together - by_chance) / at_most)[()]
+    return np.where(is_trivial, 1.0, (joined - by_chance) / at_most)[()]
 
 
 def van_dongen(tables: Any) -> Any:
     """Return the normalized van Dongen distance."""
     n = tables.sum(axis=(-2, -1))
-    kept = tables.max(axis=-1).sum(axis=-1) + tables.max(axis=-2).sum(axis=-1)
-    return (2 * n - kept) / (2 * n)
+    matched = tables.max(axis=-1).sum(axis=-1) + tables.max(axis=-2).sum(axis=-1)
+    return (2 * n - matched) / (2 * n)
 
 
 def nmi(tables: Any) -> Any:
     """Return the mutual information over the geometric mean of the entropies; 0 without objects."""
     of_rows, of_columns, joint = entropies(tables)
-    both = of_rows * of_columns
-    is_single = both == 0  # the entropy of a single cluster is 0 exactly, that of more is not
-    information = (of_rows + of_columns - joint) / np.sqrt(both + is_single)
+    product = of_rows * of_columns
+    is_single = product == 0  # the entropy of a single cluster is 0 exactly, that of more is not
+    information = (of_rows + of_columns - joint) / np.sqrt(product + is_single)
     return np.clip(information, 0.0, 1.0) * ~is_single  # rounding may exceed either end
 
 
@@ -278,10 +278,10 @@ def variation_of_information(tables: Any) -> Any:
         rows, columns = rows[..., None], columns[..., None, :]
     else:
         cells = tables.tocoo()
-        tables, rows, columns = (of[None] for of in (cells.data, rows[cells.row], columns[cells.col]))
+        tables, rows, columns = (array[None] for array in (cells.data, rows[cells.row], columns[cells.col]))
     counts = np.where(tables > 0, tables, 1)
-    lost = [xlogy(tables, sizes / counts).sum(axis=(-2, -1)) / n for sizes in (rows, columns)]
-    return lost[0] + lost[1]
+    losses = [xlogy(tables, sizes / counts).sum(axis=(-2, -1)) / n for sizes in (rows, columns)]
+    return losses[0] + losses[1]
 
 
 SYMMETRIC: dict[str, Criterion] = {

@@ -135,12 +135,12 @@ class PlantedLabels(_Planted):
         hard = rng.random(n_rows) < self.hard_share
         labels = np.empty((n_rows, self.n_partitions), label_dtype([self.n_clusters[1]]))
         for u, (first, parts, noise) in enumerate(self._partitions):
-            split, noisy, seen = rng.random((3, n_rows), dtype=np.float32)
+            split, noisy, dropped = rng.random((3, n_rows), dtype=np.float32)
             column = first[truth] + (split * parts[truth]).astype(np.int64)
             wrong = noisy < np.where(hard, self.hard_noise, noise)
             k = int((first + parts).max())
             column[wrong] = rng.integers(k, size=int(wrong.sum()))
-            column[seen < self.missing] = -1
+            column[dropped < self.missing] = -1
             labels[:, u] = column
         return labels, truth
 
@@ -417,12 +417,12 @@ def kddcup99(
             f"n_objects={n_objects} but there are {len(rows)} connections; ask for fewer."
         )
     rng = generator(resolve_seed(random_state), "datasets.kddcup99")
-    chosen = np.sort(rng.choice(rows, size=n_objects, replace=False))
-    table = table.take(chosen).drop_columns("class")
+    sampled = np.sort(rng.choice(rows, size=n_objects, replace=False))
+    table = table.take(sampled).drop_columns("class")
     for name in _SYMBOLIC if as_numbers else ():
         values = np.unique(table[name].to_numpy(), return_inverse=True)[1].astype(float)
         table = table.set_column(table.column_names.index(name), name, [values])
-    return table, classes[chosen]
+    return table, classes[sampled]
 
 
 def __dir__() -> list[str]:

@@ -69,17 +69,17 @@ class UnknownColumnError(InvalidInputError):
     def __init__(
         self, where: str, column: str | int, columns: Sequence[str] | None, n_columns: int | None = None
     ) -> None:
-        names, given = list(columns or []), str(column)
-        near = nearest(given, names)
-        more = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
-        remedy = f"choose one of {', '.join(names[:12])}{more}."
+        names, text = list(columns or []), str(column)
+        near = nearest(text, names)
+        suffix = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
+        remedy = f"choose one of {', '.join(names[:12])}{suffix}."
         if columns is None:
             remedy = f"it has no names: use 0 to {(n_columns or 1) - 1}."
         if near:
-            is_start = given and sum(name.startswith(given) for name in names) > 1
-            also = f", or {given}* for all that begin so" if is_start else ""
-            remedy += f" Did you mean {near}{also}?"
-        has = f"no column of {where} matches" if set(given) & set("*?[") else f"{where} has no column"
+            is_start = text and sum(name.startswith(text) for name in names) > 1
+            hint = f", or {text}* for all that begin so" if is_start else ""
+            remedy += f" Did you mean {near}{hint}?"
+        has = f"no column of {where} matches" if set(text) & set("*?[") else f"{where} has no column"
         super().__init__(f"{has} {column!r}; {remedy}", where=where, column=column, nearest=near)
 
 
@@ -92,13 +92,13 @@ class UnknownMethodError(InvalidInputError, KeyError):
     """
 
     def __init__(
-        self, method: object, known: Sequence[str], nearest: str | None, parameter: str = "method"
+        self, method: object, names: Sequence[str], nearest: str | None, parameter: str = "method"
     ) -> None:
-        what, remedy = repr(method), "choose one of " + ", ".join(known)
+        value, remedy = repr(method), "choose one of " + ", ".join(names)
         if isinstance(method, type):
-            what, remedy = f"the class {method.__name__}", "pass the name of a method"
-        meant = "" if nearest is None else f" Did you mean {nearest!r}?"
-        message = f"{parameter}={what} is unknown; {remedy}.{meant}"
+            value, remedy = f"the class {method.__name__}", "pass the name of a method"
+        hint = "" if nearest is None else f" Did you mean {nearest!r}?"
+        message = f"{parameter}={value} is unknown; {remedy}.{hint}"
         super().__init__(message, parameter=parameter, method=method, nearest=nearest)
 
     def __str__(self) -> str:
@@ -250,9 +250,9 @@ _OTHER_NAMES = {"k": "n_clusters", "n_jobs": "client", "seed": "random_state"}
 """Parameters by the names that they have elsewhere."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, names: Iterable[str]) -> str | None:
     """Return the known name that is most like a word, upper or lower case, or means it; None if none is."""
-    plain = {name.lower(): name for name in known}
+    plain = {name.lower(): name for name in names}
     for name in plain:
         if name.strip("-").replace("-", "_") == _OTHER_NAMES.get(word.strip("-").lower()):
             return plain[name]
@@ -263,8 +263,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 def shown(names: Sequence[object]) -> str:
     """Return names for a message: the first ten, and how many more there are."""
-    more = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
-    return ", ".join(map(repr, names[:10])) + more
+    suffix = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
+    return ", ".join(map(repr, names[:10])) + suffix
 
 
 def first_line(error: Exception) -> str:
@@ -280,8 +280,8 @@ def is_of_process(error: BaseException) -> bool:
 
 def warn_user(message: str, category: type[Warning]) -> None:
     """Issue a warning that points at the first caller outside bigcons, scikit-learn and Python itself."""
-    passed = {"bigcons", "sklearn", *sys.stdlib_module_names}
+    packages = {"bigcons", "sklearn", *sys.stdlib_module_names}
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in passed:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in packages:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

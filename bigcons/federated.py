@@ -118,7 +118,7 @@ class _Start:
     state: State = field(default_factory=dict)
     """The state that the last record judges."""
     records: list[Record] = field(default_factory=list)
-    settled: bool = False
+    is_settled: bool = False
 
     @property
     def objective(self) -> float:
@@ -128,14 +128,14 @@ class _Start:
 
 def _outcome(best: _Start, starts: Sequence[_Start]) -> tuple[float, History, list[float], bool]:
     """Return the last four fields of a fit; warn if the best start stopped at its limit."""
-    if not best.settled:
+    if not best.is_settled:
         warn_user(
             f"the sites stopped after {len(best.records)} iterations or cycles, before the fit settled; "
             "raise max_iter, max_cycles or tol if the labels still change.",
             ConvergenceWarning,
         )
     history = passes.as_history([{"pass": float(n), **record} for n, record in enumerate(best.records, 1)])
-    return best.objective, history, [start.objective for start in starts], best.settled
+    return best.objective, history, [start.objective for start in starts], best.is_settled
 
 
 # By rows
@@ -209,8 +209,8 @@ class RowSite:
                 labels = np.concatenate(list(self._blocks()))
                 return {"state": _shared(self._method.start(labels, seed, start)[0])}
             case {"ask": "step", "state": state, "start": start}:
-                before = {**state, "step": np.array(bce.NO_STEP)}
-                following, record = self._method.finish(before, self._stats(start, state))
+                current = {**state, "step": np.array(bce.NO_STEP)}
+                following, record = self._method.finish(current, self._stats(start, state))
                 return {"state": _shared(following), "objective": record["objective"]}
             case {"ask": "end", "state": state, "start": start, "order": order}:
                 self._final = state, start, np.asarray(order)
@@ -325,12 +325,14 @@ def fit_rows(
     RowFit
         The parameters. Each site has its own part of the result: ``site.memberships()``.
 
-    Notes ----- One exchange with every site an iteration of a start, and two or so at the end for the sizes
-    of the clusters, which are numbered by them. Wang, Shan and Banerjee (2009) exchange messages in every
-    step of Newton's method for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums
-    above. Starts and iterations are the same as of `BCE` with the same seed on all the labels: the result
-    equals the fit of all objects at one place up to the order of summation, and bit for bit if each site is
-    one of its blocks.
+    Notes
+    -----
+    One exchange with every site an iteration of a start, and two or so at the end for the sizes of the
+    clusters, which are numbered by them. Wang, Shan and Banerjee (2009) exchange messages in every step of
+    Newton's method for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums above.
+    Starts and iterations are the same as of `BCE` with the same seed on all the labels: the result equals
+    the fit of all objects at one place up to the order of summation, and bit for bit if each site is one of
+    its blocks.
 
     Examples
     --------
@@ -349,10 +351,10 @@ def fit_rows(
     for number in range(check_int("n_init", n_init)):
         starts.append(_Start(number, _first_state(sites, method, n_clusters, seed, number)))
         _iterate(sites, method, starts[-1], min(passes.SHORT_PASSES, max_iter), tol)
-    kept = sorted(starts, key=lambda start: -start.objective)[: -(-n_init // 4)]
-    for start in kept:
+    finalists = sorted(starts, key=lambda start: -start.objective)[: -(-n_init // 4)]
+    for start in finalists:
         _iterate(sites, method, start, max_iter, tol)
-    best = max(kept, key=lambda start: start.objective)
+    best = max(finalists, key=lambda start: start.objective)
     return _end(sites, best, values, starts, best.number)
 
 
@@ -369,23 +371,23 @@ def _first_state(
     sites: Sequence[Site], method: bce.VariationalBCE, n_clusters: int, seed: int, number: int
 ) -> State:
     """Return the state of start ``number`` from the labels of all sites: see `first_partition`."""
-    chosen: list[int] = []
+    partitions: list[int] = []
     groups: np.ndarray = np.empty((0, 0), np.int64)
     sizes: np.ndarray = np.empty(0)
     for u in partition_order(len(method.offsets) - 1, seed, number).tolist():
-        tallies = _ask(sites, {"ask": "tally", "partitions": np.array([*chosen, u])})
+        tallies = _ask(sites, {"ask": "tally", "partitions": np.array([*partitions, u])})
         rows, counts = (np.concatenate([tally[name] for tally in tallies]) for name in ("groups", "counts"))
         if not len(rows):
             continue  # no object that is left has a label here
-        chosen.append(u)
+        partitions.append(u)
         groups, where = np.unique(rows, axis=0, return_inverse=True)
         sizes = np.bincount(where.ravel(), counts)
         if len(groups) >= n_clusters:
             break
     largest = np.sort(np.argsort(-sizes, kind="stable")[:n_clusters])
-    given = np.full((n_clusters, len(chosen)), -2)  # which no object has
-    given[: len(largest)] = groups[largest]
-    sums = _sum(_ask(sites, {"ask": "count", "partitions": np.array(chosen), "groups": given}))
+    padded = np.full((n_clusters, len(partitions)), -2)  # which no object has
+    padded[: len(largest)] = groups[largest]
+    sums = _sum(_ask(sites, {"ask": "count", "partitions": np.array(partitions), "groups": padded}))
     return bce.state_of(spread(sums["counts"], sums["everyone"]), method.offsets)
 
 
@@ -393,11 +395,11 @@ def _iterate(
     sites: Sequence[Site], method: bce.VariationalBCE, start: _Start, max_iter: int, tol: float
 ) -> None:
     """Let a start iterate until it has settled, or made ``max_iter`` iterations."""
-    while not start.settled and len(start.records) < max_iter:
+    while not start.is_settled and len(start.records) < max_iter:
         start.state = start.following
         message = {"ask": "visit", "start": start.number, "state": _shared(start.state)}
         start.following, record = method.finish(start.state, _sum(_ask(sites, message)))
-        start.settled = method.is_settled(start.records[-1] if start.records else None, record, tol)
+        start.is_settled = method.is_settled(start.records[-1] if start.records else None, record, tol)
         start.records.append(record)
 
 
@@ -469,15 +471,15 @@ def fit_rows_in_turn(
     for number in range(check_int("n_init", n_init)):
         proposal = sites[number % len(sites)].answer({"ask": "propose", "seed": seed, "start": number})
         start = _Start(number, proposal["state"], proposal["state"])
-        while len(start.records) < max_cycles and not start.settled:
-            before, objective = start.state, 0.0
+        while len(start.records) < max_cycles and not start.is_settled:
+            previous, objective = start.state, 0.0
             for site in sites:
                 answer = site.answer({"ask": "step", "start": number, "state": start.state})
                 start.state, objective = answer["state"], objective + answer["objective"]
-            change = sum(np.abs(start.state[name] - values).sum() for name, values in before.items())
-            change = float(change / sum(np.abs(values).sum() for values in before.values()))
+            change = sum(np.abs(start.state[name] - values).sum() for name, values in previous.items())
+            change = float(change / sum(np.abs(values).sum() for values in previous.values()))
             start.records.append({"objective": objective, "change": change})
-            start.settled = change <= tol
+            start.is_settled = change <= tol
         starts.append(start)
     best = max(starts, key=lambda start: start.objective)
     return _end(sites, best, values, starts, None)
@@ -526,11 +528,11 @@ class ColumnSite:
                 return {"n_objects": self._labels.shape[0], "n_partitions": self._labels.shape[1]}
             case {"ask": "propose", "n_clusters": n_clusters, "seed": seed, "start": start}:
                 return {"clusters": first_partition(self._labels, n_clusters, seed, start)}
-            case {"ask": "update", "start": start, "shares": shares, "smoothing": smoothing, **others}:
+            case {"ask": "update", "start": start, "shares": shares, "smoothing": smoothing, **options}:
                 counts = np.full((int(self._offsets[-1]), shares.shape[-1]), smoothing)
                 np.add.at(counts, self._base, shares[self._objects, self._partitions])
-                before = self._betas.get(int(start), counts)
-                beta = bce.further_probabilities(before, counts, self._offsets, others["relaxation"])
+                previous = self._betas.get(int(start), counts)
+                beta = bce.further_probabilities(previous, counts, self._offsets, options["relaxation"])
                 self._betas[int(start)] = beta
                 log_beta = np.full(shares.shape, np.nan)  # where a label is missing
                 log_beta[self._objects, self._partitions] = np.log(beta)[self._base]
@@ -640,21 +642,21 @@ def fit_columns(
         phi[decided] = (1.0 - CERTAINTY) / n_clusters
         phi[decided, :, clusters[decided]] += CERTAINTY
         objective, smoothing, relaxation = -np.inf, bce.START_SMOOTHING, 1.0
-        while not start.settled and len(start.records) < max_iter:
-            how = {"ask": "update", "start": number, "smoothing": smoothing, "relaxation": relaxation}
-            answers = _ask(sites, [{**how, "shares": part} for part in np.split(phi, cuts[:-1], axis=1)])
+        while not start.is_settled and len(start.records) < max_iter:
+            request = {"ask": "update", "start": number, "smoothing": smoothing, "relaxation": relaxation}
+            answers = _ask(sites, [{**request, "shares": part} for part in np.split(phi, cuts[:-1], axis=1)])
             log_beta = np.concatenate([answer["log_beta"] for answer in answers], axis=1)
             labels = np.where(np.isnan(log_beta[:, :, 0]), -1, np.arange(n)[:, None]).astype(label_dtype([n]))
             beta = np.exp(log_beta.transpose(1, 0, 2)).reshape(M * n, n_clusters)
             stats, gamma = method.block_stats({"alpha": alpha, "beta": beta}, labels, gamma)
             start.state = {"alpha": alpha, "gamma": gamma, "is_labeled": np.any(labels >= 0, axis=1)}
-            n_labeled, before = float(stats["n_labeled"]), objective
+            n_labeled, previous = float(stats["n_labeled"]), objective
             log_prior = SMOOTHING * sum(answer["log_prior"] for answer in answers)
             objective = float(stats["bound"]) + n_labeled * bce.log_normalizer(alpha) + log_prior
             record = {"objective": objective, "sum_alpha": float(alpha.sum())}
-            start.settled = method.is_settled(start.records[-1] if start.records else None, record, tol)
+            start.is_settled = method.is_settled(start.records[-1] if start.records else None, record, tol)
             start.records.append(record)
-            smoothing, relaxation = SMOOTHING, bce.relaxation_of(before, relaxation, objective)
+            smoothing, relaxation = SMOOTHING, bce.relaxation_of(previous, relaxation, objective)
             alpha = bce.further_alpha(alpha, stats["log_means"], n_labeled, relaxation)
             phi = stats["counts"].reshape(M, n, n_clusters).transpose(1, 0, 2)
     best = max(starts, key=lambda start: start.objective)

@@ -58,10 +58,10 @@ class Block(NamedTuple):
         """Number of rows in the block."""
         return self.stop - self.start
 
-    def rows_of(self, chosen: np.ndarray) -> np.ndarray:
-        """Return which of the ascending rows ``chosen`` are in the block, counted from its start."""
-        first, last = chosen.searchsorted((self.start, self.stop))
-        return chosen[first:last] - self.start
+    def rows_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return which of the ascending ``rows`` are in the block, counted from its start."""
+        first, last = rows.searchsorted((self.start, self.stop))
+        return rows[first:last] - self.start
 
 
 class RowSet:
@@ -88,28 +88,28 @@ class DataBudget(NamedTuple):
     n_bytes: int
     processes: int = 0
 
-    def check(self, needed: int, what: str, remedy: str) -> None:
-        """Raise MemoryBudgetError if ``needed`` bytes do not fit; it states what ``memory`` has to be.
+    def check(self, n_bytes: int, subject: str, remedy: str) -> None:
+        """Raise MemoryBudgetError if ``n_bytes`` do not fit; it states what ``memory`` has to be.
 
-        ``what`` is what needs them, in the plural; ``remedy`` follows "or", unless processes alone
+        ``subject`` is what needs them, in the plural; ``remedy`` follows "or", unless processes alone
         need more.
         """
-        if needed > self.n_bytes:
-            total, budget = needed + self.processes, self.n_bytes + self.processes
-            words = f"{what} need {format_size(total)}, over memory={format_size(budget)}"
+        if n_bytes > self.n_bytes:
+            total, budget = n_bytes + self.processes, self.n_bytes + self.processes
+            words = f"{subject} need {format_size(total)}, over memory={format_size(budget)}"
             words += f"; raise it to {enough_for(total)}"
             words += f", or {remedy}." if remedy and self.n_bytes > 0 else "."
             raise MemoryBudgetError(words, needed=total, budget=budget)
 
 
-def beside_processes(memory: str | float | None, taken: int = PROCESS_BYTES) -> DataBudget:
-    """Return what ``memory`` leaves for data beside ``taken`` bytes of processes; 4 GB if it is None.
+def beside_processes(memory: str | float | None, process_bytes: int = PROCESS_BYTES) -> DataBudget:
+    """Return what ``memory`` leaves for data beside ``process_bytes`` of processes; 4 GB if it is None.
 
     By default they are one process. What is left is negative if the processes take more.
     """
     if memory is None:
-        return DataBudget(DEFAULT_DATA_BYTES, taken)
-    return DataBudget(parse_size(memory) - taken, taken)
+        return DataBudget(DEFAULT_DATA_BYTES, process_bytes)
+    return DataBudget(parse_size(memory) - process_bytes, process_bytes)
 
 
 def release_unused() -> None:
@@ -173,20 +173,20 @@ def enough_for(n_bytes: float) -> str:
 
 
 def rows_within(
-    budget: DataBudget, bytes_per_row: float, *, fixed: int = 0, at_least: int = 1, what: str
+    budget: DataBudget, bytes_per_row: float, *, fixed: int = 0, at_least: int = 1, noun: str
 ) -> int:
     """Return how many rows of ``bytes_per_row`` fit into ``budget`` besides ``fixed`` bytes.
 
-    Raises MemoryBudgetError if fewer than ``at_least`` rows fit; ``what`` names them in its message.
+    Raises MemoryBudgetError if fewer than ``at_least`` rows fit; ``noun`` names them in its message.
     """
     rows = int((budget.n_bytes - fixed) // max(bytes_per_row, 1e-9))
     if rows < at_least:
-        needed, given = fixed + int(at_least * bytes_per_row) + budget.processes, sum(budget)
-        what += " besides the process" if budget.processes else ""
+        n_bytes, total = fixed + int(at_least * bytes_per_row) + budget.processes, sum(budget)
+        noun += " besides the process" if budget.processes else ""
         raise MemoryBudgetError(
-            f"memory={format_size(given)} cannot hold {what}, which needs at least {format_size(needed)}; "
-            f"raise the budget to {enough_for(needed)} or more.",
-            needed=needed,
-            budget=given,
+            f"memory={format_size(total)} cannot hold {noun}, which needs at least {format_size(n_bytes)}; "
+            f"raise the budget to {enough_for(n_bytes)} or more.",
+            needed=n_bytes,
+            budget=total,
         )
     return rows

@@ -81,7 +81,7 @@ def contingency(a: Any, b: Any) -> np.ndarray:
 
 def _table_of(**labels: Any) -> Any:
     """Return the contingency table of two clusterings, by their names in messages."""
-    return tables.table_of(*(LabelColumn(name, given) for name, given in labels.items()))
+    return tables.table_of(*(LabelColumn(name, column) for name, column in labels.items()))
 
 
 def matching_accuracy(truth: Any, labels: Any) -> float:
@@ -274,30 +274,30 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     Examples
     --------
     >>> import bigcons as bc
-    >>> found = bc.metrics.reliability([0, 0, 1, 1], [0, 0, 1, 0], [0.9, 0.9, 0.8, 0.4], n_bins=2)
-    >>> found.accuracy
+    >>> result = bc.metrics.reliability([0, 0, 1, 1], [0, 0, 1, 0], [0.9, 0.9, 0.8, 0.4], n_bins=2)
+    >>> result.accuracy
     array([0., 1.])
-    >>> round(found.error, 3)
+    >>> round(result.error, 3)
     0.2
     """
     n_bins = check_int("n_bins", n_bins)
     columns = LabelColumn("truth", truth), LabelColumn("labels", labels)
-    n, stated = columns[1].n_objects, np.asarray(confidence, np.float64).ravel()
+    n, values = columns[1].n_objects, np.asarray(confidence, np.float64).ravel()
     rows = names_of_rows(confidence)
-    tables.refuse_other_objects("confidence", stated.size, rows, "labels has", n, columns[1].row_names)
+    tables.refuse_other_objects("confidence", values.size, rows, "labels has", n, columns[1].row_names)
     table = tables.table_of(*columns)  # whose rows and columns are the labels of compared objects, ascending
     classes, clusters = (column.codes(0, n) for column in columns)
     judged = (classes >= 0) & (clusters >= 0)
-    stated = stated[judged]
+    values = values[judged]
     classes, clusters = (np.unique(codes[judged], return_inverse=True)[1] for codes in (classes, clusters))
-    if not ((stated >= 0) & (stated <= 1)).all():
+    if not ((values >= 0) & (values <= 1)).all():
         raise InvalidInputError("confidence leaves 0 to 1; pass probabilities.")
     class_of = np.full(table.shape[1], -1)
     rows, matched = tables.best_matching(table)
     class_of[matched] = rows
-    bins = np.minimum((stated * n_bins).astype(np.int64), n_bins - 1)
+    bins = np.minimum((values * n_bins).astype(np.int64), n_bins - 1)
     is_right = class_of[clusters] == classes
-    sizes, summed, right = (np.bincount(bins, weights, n_bins) for weights in (None, stated, is_right))
+    sizes, summed, right = (np.bincount(bins, weights, n_bins) for weights in (None, values, is_right))
     error = np.abs(right - summed).sum() / np.float64(sizes.sum())
     means = tables.ratio(summed, sizes), tables.ratio(right, sizes)
     return Reliability(sizes.astype(np.int64), *means, float(error))
@@ -405,9 +405,9 @@ def cluster_names(x: Any, labels: Any, *, client: object = None) -> dict[Any, st
     for n_clusters, values_of in zip(ensemble.n_clusters, ensemble.categories, strict=True):
         originals = [None] * n_clusters if values_of is None else list(values_of)
         names += [original if isinstance(original, str) else "" for original in originals]
-    distinct, at = np.unique(names, return_inverse=True)
-    named = np.flatnonzero(distinct[at] != "")
-    ones = np.ones(named.size, np.int64), (named, at[named])
+    distinct, inverse = np.unique(names, return_inverse=True)
+    columns = np.flatnonzero(distinct[inverse] != "")
+    ones = np.ones(columns.size, np.int64), (columns, inverse[columns])
     totals = counts @ csr_array(ones, (len(names), distinct.size))
     nameless = values[np.diff(totals.indptr) == 0]
     if nameless.size:
@@ -415,9 +415,9 @@ def cluster_names(x: Any, labels: Any, *, client: object = None) -> dict[Any, st
             f"the objects of cluster {nameless[0]} have no label in text; give partitions whose labels are "
             "names."
         )
-    chosen = [str(distinct[best]) for best in totals.argmax(axis=1)]
-    times = [chosen[: k + 1].count(name) for k, name in enumerate(chosen)]
-    numbered = [name if n == 1 else f"{name} {n}" for name, n in zip(chosen, times, strict=True)]
+    texts = [str(distinct[best]) for best in totals.argmax(axis=1)]
+    times = [texts[: k + 1].count(name) for k, name in enumerate(texts)]
+    numbered = [name if n == 1 else f"{name} {n}" for name, n in zip(texts, times, strict=True)]
     return dict(zip(values.tolist(), numbered, strict=True))
 
 
@@ -532,7 +532,7 @@ def partition_agreement(x: Any) -> pa.Table:
     {'partition': 'p0', 'agreement': 0.25, 'most_alike': 'p1'}
     """
     ensemble = as_ensemble(x)
-    index, others = partition_similarity(ensemble)
+    index, references = partition_similarity(ensemble)
     is_known, names = ~np.isnan(index), np.array([*ensemble.names, None], object)
     has_other, filled = is_known.any(axis=1), np.where(is_known, index, -np.inf)
     columns = {
@@ -542,7 +542,7 @@ def partition_agreement(x: Any) -> pa.Table:
         "coverage": ensemble.n_labeled / ensemble.n_objects,
         "agreement": tables.ratio(np.where(is_known, index, 0.0).sum(axis=1), is_known.sum(axis=1)),
         "redundancy": np.where(has_other, filled.max(axis=1), np.nan),
-        "most_alike": names[np.where(has_other, others[filled.argmax(axis=1)], -1)],
+        "most_alike": names[np.where(has_other, references[filled.argmax(axis=1)], -1)],
     }
     return pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()})
 
@@ -723,10 +723,10 @@ def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple
     joined[1] = same, (sizes * (sizes - 1)).sum() / 2 - same
     row_of = np.concatenate([np.arange(n_points), np.zeros(len(merges), np.int64)])
     for step, (left, right) in enumerate(merges[:, :2].astype(np.int64)):
-        into, gone = counts[row_of[left]], counts[row_of[right]]
-        same = into @ gone
-        joined[step + 2] = same, into.sum() * gone.sum() - same
-        into += gone
+        into, merged = counts[row_of[left]], counts[row_of[right]]
+        same = into @ merged
+        joined[step + 2] = same, into.sum() * merged.sum() - same
+        into += merged
         row_of[n_points + step] = row_of[left]
     of_same, of_different = joined.cumsum(axis=0).T
     if of_same[-1] == 0 or of_different[-1] == 0:
@@ -797,20 +797,20 @@ def compactness(features: object, labels: Any, *, client: object = None) -> floa
     from scipy.spatial.distance import cdist
 
     data, column = open_features(features), LabelColumn("labels", labels)
-    others = "the features have", data.n_objects, data.ids or names_of_rows(features)
-    tables.refuse_other_objects("labels", column.n_objects, column.row_names, *others)
+    reference = "the features have", data.n_objects, data.ids or names_of_rows(features)
+    tables.refuse_other_objects("labels", column.n_objects, column.row_names, *reference)
     codes = column.codes(0, column.n_objects)
     sizes = np.bincount(codes[codes >= 0], minlength=column.n_clusters)
 
     def sums_of_block(block: Block) -> np.ndarray:
         """Return the sum of distances per cluster over the pairs of a block's rows and with later rows."""
-        sums, here = np.zeros(column.n_clusters), codes[block.start : block.stop]
+        sums, row_codes = np.zeros(column.n_clusters), codes[block.start : block.stop]
         rows = data.read(block.start, block.stop).astype(np.float64, copy=False)
-        for other in data.blocks()[block.index :]:
-            is_same, there = other.index == block.index, codes[other.start : other.stop]
-            others = rows if is_same else data.read(other.start, other.stop).astype(np.float64, copy=False)
-            for cluster in np.intersect1d(here[here >= 0], there).tolist():
-                left, right = rows[here == cluster], others[there == cluster]
+        for peer in data.blocks()[block.index :]:
+            is_same, other_codes = peer.index == block.index, codes[peer.start : peer.stop]
+            other_rows = rows if is_same else data.read(peer.start, peer.stop).astype(np.float64, copy=False)
+            for cluster in np.intersect1d(row_codes[row_codes >= 0], other_codes).tolist():
+                left, right = rows[row_codes == cluster], other_rows[other_codes == cluster]
                 for a in range(0, len(left), TILE_ROWS):
                     for b in range(0, len(right), TILE_ROWS):
                         distances = cdist(left[a : a + TILE_ROWS], right[b : b + TILE_ROWS])
@@ -838,8 +838,8 @@ def refuse_without_memberships(model: Any) -> None:
 class MembershipRows:
     """Memberships read by blocks in float64, zero for objects of a consensus or model in no cluster."""
 
-    def __init__(self, name: str, memberships: Any, n_objects: int | None = None, what: str = "") -> None:
-        """Refuse what has no rows, or not ``n_objects`` of them, which ``what`` has."""
+    def __init__(self, name: str, memberships: Any, n_objects: int | None = None, owner: str = "") -> None:
+        """Refuse memberships without rows, or of more or fewer than the ``n_objects`` of the ``owner``."""
         self.name: str = name
         self._source = memberships = stored_result(memberships)
         self.labels: Any = None
@@ -858,7 +858,7 @@ class MembershipRows:
         self.n_objects: int = int(rows.shape[0])
         self.n_clusters: int = int(rows.shape[1])
         if n_objects is not None:
-            tables.refuse_other_objects(name, self.n_objects, None, what, n_objects)
+            tables.refuse_other_objects(name, self.n_objects, None, owner, n_objects)
 
     def blocks(self) -> list[Block]:
         """Return blocks: whole chunks of a store, some megabytes of an array."""
@@ -1041,18 +1041,18 @@ def pcc_objective(
     from bigcons.kernels.label_rows import over_pairs, over_tile
 
     are_all = isinstance(pairs, str) and pairs == "all"
-    chosen, rows = resolve_divergence(divergence), MembershipRows("memberships", memberships)
+    resolved, rows = resolve_divergence(divergence), MembershipRows("memberships", memberships)
     source = as_ensemble(x) if are_all else pairs_of(pairs, rows.n_objects)
     n = source.n_objects
     rows = MembershipRows("memberships", memberships, n, "the ensemble has" if are_all else "pairs has")
-    value, _, _ = chosen.compiled
+    value, _, _ = resolved.compiled
     if isinstance(source, PairTable):
         return float(over_pairs(*source.edges(), rows.read(Block(0, 0, n)), value))
     ensemble = source
     if not constant:
-        if chosen.name != "l2":
+        if resolved.name != "l2":
             raise InvalidInputError(
-                f"constant=False with divergence={chosen.name!r}; only 'l2' has such a constant."
+                f"constant=False with divergence={resolved.name!r}; only 'l2' has such a constant."
             )
 
         def sums_of_block(block: Block) -> Any:
@@ -1157,7 +1157,7 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
     rows_that_fit = rows_within(
         DataBudget(parse_size(memory)), row_bytes + 64, at_least=256,
         fixed=int(table.held_bytes + K * (32 * len(names) + 8 * MAX_CATEGORIES * (n_text + 1))),
-        what=f"counts of {K:,} clusters by {len(names):,} columns",
+        noun=f"counts of {K:,} clusters by {len(names):,} columns",
     )  # fmt: skip
     profiled = [
         _Column(ColumnCode(name, NUMBER, missing=table.rule.more_words), c in table.categorical, K)
@@ -1173,8 +1173,8 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
             if start > column.n_objects:
                 break
             n_labeled += int(np.count_nonzero(codes >= 0))
-            for one, of_column in zip(profiled, values, strict=True):
-                one.add(of_column, codes, table.where)
+            for entry, of_column in zip(profiled, values, strict=True):
+                entry.add(of_column, codes, table.where)
             listener.advance(n_rows)
     if start != column.n_objects:
         raise InvalidInputError(
@@ -1182,18 +1182,18 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
             f"{column.n_objects:,} labels; give one row per object, in their order."
         )
     kinds: dict[str, list[_Column]] = {kind: [] for kind in (NUMBER, CATEGORY, DATE, "")}
-    for one in profiled:
-        if 2 * len(one.texts) > one.counts.sum() >= 200:
-            one.why_not = one.why_not or "most objects have a text of their own"
-        kinds["" if one.why_not else one.kind].append(one)
-    shares = {one.name: one.share_between(n_labeled) for one in profiled if one not in kinds[""]}
+    for entry in profiled:
+        if 2 * len(entry.texts) > entry.counts.sum() >= 200:
+            entry.why_not = entry.why_not or "most objects have a text of their own"
+        kinds["" if entry.why_not else entry.kind].append(entry)
+    shares = {entry.name: entry.share_between(n_labeled) for entry in profiled if entry not in kinds[""]}
     # nearly all variance of a column of few values is between clusters which follow it
     followed = [name for name, share in shares.items() if share >= 0.9]
     n_varying = np.count_nonzero(~np.isnan(list(shares.values())))
     return ClusterProfiles(
         _table_of_numbers(kinds[NUMBER], column.values),
         _table_of_texts(kinds[CATEGORY], column.values),
-        {one.name: one.why_not or "it has no value" for one in kinds[""]},
+        {entry.name: entry.why_not or "it has no value" for entry in kinds[""]},
         _table_of_numbers(kinds[DATE], column.values, are_dates=True),
         followed if 2 * len(followed) <= n_varying else [],
     )
@@ -1290,8 +1290,8 @@ class _Column:
 def _table_of_numbers(columns: list[_Column], clusters: np.ndarray, *, are_dates: bool = False) -> pa.Table:
     """Return a row for every cluster and column of numbers, or of dates in seconds, by cluster."""
     shape = len(columns), len(clusters)
-    n, sums, squares = np.array([one.sums for one in columns]).reshape(-1, 3, shape[1]).transpose(1, 0, 2)
-    shift = np.array([one.shift or 0.0 for one in columns])[:, None]
+    n, sums, squares = np.array([entry.sums for entry in columns]).reshape(-1, 3, shape[1]).transpose(1, 0, 2)
+    shift = np.array([entry.shift or 0.0 for entry in columns])[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         mean, of_all = sums / n, n.sum(axis=1, keepdims=True)
         overall = sums.sum(axis=1, keepdims=True) / of_all
@@ -1301,7 +1301,7 @@ def _table_of_numbers(columns: list[_Column], clusters: np.ndarray, *, are_dates
     arrays = {}
     for name, kind, values in (
         ("cluster", pa.int64(), clusters),
-        ("feature", pa.string(), np.array([one.name for one in columns], object)[:, None]),
+        ("feature", pa.string(), np.array([entry.name for entry in columns], object)[:, None]),
         ("n", pa.int64(), n.astype(np.int64)),
         ("mean", pa.timestamp("s") if are_dates else pa.float64(), mean + shift),
         ("std", pa.float64(), std / 86_400.0 if are_dates else std),
@@ -1316,18 +1316,18 @@ def _table_of_numbers(columns: list[_Column], clusters: np.ndarray, *, are_dates
 
 def _table_of_texts(columns: list[_Column], clusters: np.ndarray) -> pa.Table:
     """Return the most frequent texts of every cluster and column of text, by cluster."""
-    rows, of_all = [], [one.counts.sum(axis=0) / np.maximum(one.counts.sum(), 1) for one in columns]
+    rows, of_all = [], [entry.counts.sum(axis=0) / np.maximum(entry.counts.sum(), 1) for entry in columns]
     for k, cluster in enumerate(clusters.tolist()):
-        for one, overall in zip(columns, of_all, strict=True):
-            texts, counts = list(one.texts), one.counts[k]
+        for entry, overall in zip(columns, of_all, strict=True):
+            texts, counts = list(entry.texts), entry.counts[k]
             for c in np.argsort(-counts, kind="stable")[:N_TEXTS].tolist():
                 if counts[c]:
                     share = counts[c] / counts.sum()
-                    rows.append((cluster, one.name, texts[c], share, overall[c], share / overall[c]))
+                    rows.append((cluster, entry.name, texts[c], share, overall[c], share / overall[c]))
     names = ("cluster", "feature", "category", "share", "overall", "lift")
     kinds = (pa.int64(), pa.string(), pa.string(), pa.float64(), pa.float64(), pa.float64())
     columns_of_rows = zip(*rows, strict=True) if rows else ((),) * len(names)
-    return pa.table([pa.array(*one) for one in zip(columns_of_rows, kinds, strict=True)], list(names))
+    return pa.table([pa.array(*entry) for entry in zip(columns_of_rows, kinds, strict=True)], list(names))
 
 
 def __dir__() -> list[str]:

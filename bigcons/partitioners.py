@@ -73,28 +73,28 @@ def partition_graph(graph: Graph, n_parts: int, seed: int) -> np.ndarray:
     if n_parts >= n:
         return np.arange(n, dtype=np.int32)
     share = n / n_parts
-    most = max(math.ceil(share), math.floor((1 + IMBALANCE) * share))
-    allowed = max(IMBALANCE, most / share - 1)  # below the latter METIS cuts at random
+    room = max(math.ceil(share), math.floor((1 + IMBALANCE) * share))
+    allowed = max(IMBALANCE, room / share - 1)  # below the latter METIS cuts at random
     edges = pymetis.CSRAdjacency(*(part.astype(np.int64, copy=False) for part in graph[:2]))
-    found = []
+    cuts = []
     for attempt in range(10):
-        drawn = (seed + attempt) % (2**31 - 1)
-        options = pymetis.Options(seed=drawn, ufactor=max(1, math.ceil(1000 * allowed)))
+        attempt_seed = (seed + attempt) % (2**31 - 1)
+        options = pymetis.Options(seed=attempt_seed, ufactor=max(1, math.ceil(1000 * allowed)))
         for recursive in (False, True):
             cut, of_vertices = pymetis.part_graph(
                 n_parts, edges, eweights=graph.weights, recursive=recursive, options=options
             )
             parts = np.asarray(of_vertices, np.int32)
             sizes = np.bincount(parts, minlength=n_parts)
-            excess = max(int(np.max(sizes)) - most, 0) + np.count_nonzero(sizes == 0)
-            found.append((excess, cut, parts))
-        excess, _, parts = min(found, key=lambda one: one[:2])
+            excess = max(int(np.max(sizes)) - room, 0) + np.count_nonzero(sizes == 0)
+            cuts.append((excess, cut, parts))
+        excess, _, parts = min(cuts, key=lambda one: one[:2])
         if n > 100 and not excess:
             break
     if excess:
         sizes = np.bincount(parts, minlength=n_parts)
         warn_user(
-            f"METIS finds no cut into {n_parts} parts of 1 to {most} vertices, but one of {np.min(sizes)} to "
+            f"METIS finds no cut into {n_parts} parts of 1 to {room} vertices, but one of {np.min(sizes)} to "
             f"{np.max(sizes)}; use the default partitioner or another n_clusters.",
             ConsensusWarning,
         )
@@ -132,9 +132,9 @@ def partition_hypergraph(
         counts = context, n_vertices, len(pins)
         hypergraph = session.create_hypergraph(*counts, edges, of_vertices, rounded[order].tolist())
         parts = hypergraph.partition(context)
-        found = np.array(parts.get_partition(), np.int32)[place]
-    beyond = np.array([max(len(np.unique(found[vertices])), 1) - 1 for vertices in pins])
-    return found, float(weights @ (np.minimum(beyond, 1) if objective == "cut" else beyond))
+        vertex_parts = np.array(parts.get_partition(), np.int32)[place]
+    beyond = np.array([max(len(np.unique(vertex_parts[vertices])), 1) - 1 for vertices in pins])
+    return vertex_parts, float(weights @ (np.minimum(beyond, 1) if objective == "cut" else beyond))
 
 
 def has_mtkahypar() -> bool:

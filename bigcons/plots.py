@@ -124,9 +124,9 @@ def sample_words(n_shown: int, n_total: int, order: str) -> str:
     return f"{objects}, {order}"
 
 
-def largest(sizes: np.ndarray, most: int) -> np.ndarray:
+def largest(sizes: np.ndarray, limit: int) -> np.ndarray:
     """Return the numbers of the clusters with objects, at most so many, the largest first."""
-    return np.argsort(-sizes, kind="stable")[: min(most, int(np.count_nonzero(sizes)))]
+    return np.argsort(-sizes, kind="stable")[: min(limit, int(np.count_nonzero(sizes)))]
 
 
 def ensemble_of(ensemble: Any) -> Any:
@@ -139,15 +139,15 @@ def ensemble_of(ensemble: Any) -> Any:
     return as_ensemble(ensemble)
 
 
-def refused(given: Any, remedy: str) -> InvalidInputError:
+def refused(value: Any, remedy: str) -> InvalidInputError:
     """Return the error that something cannot be drawn, and what to pass."""
-    return InvalidInputError(f"{type(given).__name__} cannot be drawn so; pass {remedy}.")
+    return InvalidInputError(f"{type(value).__name__} cannot be drawn so; pass {remedy}.")
 
 
-def trust_of(given: Any) -> Any:
+def trust_of(result: Any) -> Any:
     """Return the `Trust` of a clusterer or of a Consensus; raise InvalidInputError if there is none."""
     try:
-        return given.trust if hasattr(type(given), "trust_rows") else given.trust_
+        return result.trust if hasattr(type(result), "trust_rows") else result.trust_
     except AttributeError as error:
         raise InvalidInputError(str(error)) from None
 
@@ -175,13 +175,13 @@ def convergence(consensus: Any) -> Figure:
     history = history if isinstance(history, Mapping) else {}
     unit = "step" if "step" in history else "pass"
     objective, n = np.asarray(history.get("objective", ()), float), len(history.get(unit, ()))
-    known = objective[np.isfinite(objective)]
-    if not n or not known.size:
+    finite = objective[np.isfinite(objective)]
+    if not n or not finite.size:
         raise refused(
             consensus, "a Consensus or a fitted clusterer whose history has 'pass' or 'step', and 'objective'"
         )
-    best = float(known.min() if known[-1] < known[0] else known.max())  # the lowest, if it is lowered
-    distance = np.abs(objective - best) / (abs(best) or np.abs(known).max() or 1.0)
+    best = float(finite.min() if finite[-1] < finite[0] else finite.max())  # the lowest, if it is lowered
+    distance = np.abs(objective - best) / (abs(best) or np.abs(finite).max() or 1.0)
     distance[distance < 1e-8] = np.nan  # equal up to rounding: memberships are kept in single precision
     curves = {"objective, relative\ndistance to the best": distance}
     if history.get("gap") and n > 1:
@@ -287,21 +287,21 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     below /= max(below[-1], 1.0)
     measures = {"confidence": "mean confidence"} | {m: m for m in ("stability", "tightness", "support")}
     table = {name: clusters[name].to_numpy() for name in ("cluster", "size", *measures)}
-    shown = largest(table["size"], n_clusters)
-    with new_figure(6.8, 1.1 + (0.32 if len(shown) <= 10 else 0.24) * max(len(shown), 6)) as figure:
+    numbers = largest(table["size"], n_clusters)
+    with new_figure(6.8, 1.1 + (0.32 if len(numbers) <= 10 else 0.24) * max(len(numbers), 6)) as figure:
         left, right = figure.subplots(1, 2, width_ratios=[1.4, 1])
-        rows = np.arange(len(shown))
-        drawn = [name for name in measures if not np.isnan(table[name]).all()]
-        for at, (name, marker) in enumerate(zip(drawn, "oDxs", strict=False)):
-            y = rows + 0.21 * (at - (len(drawn) - 1) / 2)  # so that none hides another
-            color, x = PALETTE[at], table[name][shown]
+        rows = np.arange(len(numbers))
+        columns = [name for name in measures if not np.isnan(table[name]).all()]
+        for index, (name, marker) in enumerate(zip(columns, "oDxs", strict=False)):
+            y = rows + 0.21 * (index - (len(columns) - 1) / 2)  # so that none hides another
+            color, x = PALETTE[index], table[name][numbers]
             left.plot(x, y, marker, color=color, markersize=3.2, label=measures[name])
         left.hlines(rows, 0, 1, color=UNKNOWN, linewidth=0.6, zorder=0.5)
-        names = [f"{table['cluster'][k]}: {table['size'][k]:,}" for k in shown.tolist()]
-        left.set_yticks(rows, names, fontsize=9 if len(shown) <= 10 else 7)
-        left.set(xlim=(min(0.0, *left.get_xlim()), 1.02), ylim=(len(shown) - 0.4, -0.6))
-        most = "" if len(shown) == len(clusters) else f", the {len(shown)} largest of {len(clusters):,}"
-        left.set_ylabel(f"cluster: number of objects{most}")
+        names = [f"{table['cluster'][k]}: {table['size'][k]:,}" for k in numbers.tolist()]
+        left.set_yticks(rows, names, fontsize=9 if len(numbers) <= 10 else 7)
+        left.set(xlim=(min(0.0, *left.get_xlim()), 1.02), ylim=(len(numbers) - 0.4, -0.6))
+        remark = "" if len(numbers) == len(clusters) else f", the {len(numbers)} largest of {len(clusters):,}"
+        left.set_ylabel(f"cluster: number of objects{remark}")
         figure.legend(loc="outside upper left", ncols=4, handletextpad=0.1, columnspacing=1.0)
         right.stairs(below, edges, color=PALETTE[0], linewidth=1.4, baseline=None)
         some = below > 0
@@ -341,15 +341,15 @@ def reliability(found: Any, truth: Any = None) -> Figure:
         axes.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, zorder=0.5)
         lowest = 1.0
         for (name, curve), color in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
-            n, some = curve.n_objects, curve.n_objects > 0
-            x, y, edges = curve.confidence[some], curve.accuracy[some], np.linspace(0, 1, len(n) + 1)
-            z = 1.96**2 / n[some]
+            n, filled = curve.n_objects, curve.n_objects > 0
+            x, y, edges = curve.confidence[filled], curve.accuracy[filled], np.linspace(0, 1, len(n) + 1)
+            z = 1.96**2 / n[filled]
             middle, half = (y + z / 2) / (1 + z), np.sqrt(z * y * (1 - y) + z**2 / 4) / (1 + z)
             bars = np.maximum([y - middle + half, middle + half - y], 0)
             axes.errorbar(x, y, bars, color=color, marker="o", markersize=3.5, elinewidth=0.8,
                           linewidth=float(len(curves) > 1), label=f"{name}: {curve.error:.3f}")  # fmt: skip
             below.stairs(n, edges, baseline=0.5, color=color, fill=len(curves) == 1, alpha=0.6)
-            lowest = min(lowest, float(edges[:-1][some][0]))
+            lowest = min(lowest, float(edges[:-1][filled][0]))
         axes.set(xlim=(np.floor(10 * lowest) / 10 - 0.01, 1.02), ylim=(-0.02, 1.03))
         axes.set_ylabel("share of labels that are right")
         axes.grid(color=UNKNOWN, linewidth=0.6)
@@ -420,10 +420,10 @@ def _number_places(points: np.ndarray, labels: np.ndarray) -> dict[int, np.ndarr
     box, places = np.array([0.04, 0.05]) * np.maximum(np.ptp(points, axis=0), 1e-300), dict[int, np.ndarray]()
     clusters, sizes = np.unique(labels[labels >= 0], return_counts=True)
     for k in clusters[np.argsort(sizes, kind="stable")].tolist():
-        own = points[labels == k]
-        own = own[np.argsort(np.linalg.norm((own - np.median(own, axis=0)) / box, axis=1), kind="stable")]
-        apart = [np.max(np.abs(own - place) / box, axis=1) for place in places.values()]
-        places[k] = own[int(np.argmax(np.min([np.ones(len(own)), *apart], axis=0)))]
+        dots = points[labels == k]
+        dots = dots[np.argsort(np.linalg.norm((dots - np.median(dots, axis=0)) / box, axis=1), kind="stable")]
+        distances = [np.max(np.abs(dots - place) / box, axis=1) for place in places.values()]
+        places[k] = dots[int(np.argmax(np.min([np.ones(len(dots)), *distances], axis=0)))]
     return places
 
 
@@ -466,34 +466,34 @@ def memberships(
         sizes = np.bincount(labels[labels >= 0], minlength=source.n_clusters)
     rows = sample_rows(labels.shape[0], n_objects, random_state)
     winners, sampled = take_rows(labels, rows), take_rows(values, rows)
-    shown, n_full = np.sort(largest(sizes, n_clusters)), int(np.count_nonzero(sizes))
-    likeness = sampled[:, shown].T @ sampled[:, shown]
+    numbers, n_full = np.sort(largest(sizes, n_clusters)), int(np.count_nonzero(sizes))
+    likeness = sampled[:, numbers].T @ sampled[:, numbers]
     norms = np.sqrt(np.diag(likeness))
-    apart = 1 - likeness / np.maximum(np.outer(norms, norms), 1e-12)
-    np.fill_diagonal(apart, 0.0)
-    shown = shown[vat_order(apart)]
+    distances = 1 - likeness / np.maximum(np.outer(norms, norms), 1e-12)
+    np.fill_diagonal(distances, 0.0)
+    numbers = numbers[vat_order(distances)]
     row_of = np.full(sizes.size + 1, -1)  # the last is of objects without a label
-    row_of[[*shown, -1]] = np.arange(len(shown) + 1)
+    row_of[[*numbers, -1]] = np.arange(len(numbers) + 1)
     order = np.lexsort((-sampled.max(axis=1, initial=0.0), row_of[winners]))
     order = order[row_of[winners[order]] >= 0]
-    with one_panel(ax, 6.4, 1.1 + (0.25 if len(shown) <= 10 else 0.12) * max(len(shown), 4)) as (
+    with one_panel(ax, 6.4, 1.1 + (0.25 if len(numbers) <= 10 else 0.12) * max(len(numbers), 4)) as (
         figure,
         axes,
     ):
-        shrink = min(1.0, 14 / max(len(shown), 1))
-        draw_heat_map(axes, sampled[order][:, shown].T, "membership", aspect=20, shrink=shrink)
-        color, width = (GUIDE, 0.6) if len(shown) <= 12 else (UNKNOWN, 0.4)
+        shrink = min(1.0, 14 / max(len(numbers), 1))
+        draw_heat_map(axes, sampled[order][:, numbers].T, "membership", aspect=20, shrink=shrink)
+        color, width = (GUIDE, 0.6) if len(numbers) <= 12 else (UNKNOWN, 0.4)
         for last in np.flatnonzero(np.diff(winners[order])).tolist():
             axes.axvline(last + 0.5, color=color, linewidth=width)
-        for border in range(1, len(shown)):
+        for border in range(1, len(numbers)):
             axes.axhline(border - 0.5, color=color, linewidth=width)
         words = sample_words(len(order), labels.shape[0], "by cluster and confidence")
-        most = "" if len(shown) == n_full else f"\nthe {len(shown)} largest of {n_full:,} clusters"
-        axes.set_xlabel(words + most)
+        remark = "" if len(numbers) == n_full else f"\nthe {len(numbers)} largest of {n_full:,} clusters"
+        axes.set_xlabel(words + remark)
         axes.set_ylabel("cluster: number of objects")
-        names = [f"{k}: {sizes[k]:,}" for k in shown.tolist()]
-        fontsize = 9 if len(shown) <= 8 else 7 if len(shown) <= 12 else 6
-        axes.set_yticks(range(len(shown)), names, fontsize=fontsize)
+        names = [f"{k}: {sizes[k]:,}" for k in numbers.tolist()]
+        fontsize = 9 if len(numbers) <= 8 else 7 if len(numbers) <= 12 else 6
+        axes.set_yticks(range(len(numbers)), names, fontsize=fontsize)
     return figure
 
 
@@ -524,8 +524,8 @@ def coassociation(
     if labels is not None:
         column = labels_of(labels)
         column = column if hasattr(column, "shape") else np.asarray(column)
-        others = "the ensemble has", ensemble.n_objects, names_of_rows(ensemble)
-        refuse_other_objects("labels", column.shape[0], names_of_rows(labels), *others)
+        reference = "the ensemble has", ensemble.n_objects, names_of_rows(ensemble)
+        refuse_other_objects("labels", column.shape[0], names_of_rows(labels), *reference)
         sampled = take_rows(column, rows)
     n_agree, n_seen = dense_of_rows(ensemble, rows)
     share = np.full(n_agree.shape, np.nan)  # for pairs that no partition labels
@@ -544,12 +544,12 @@ def coassociation(
             last = np.flatnonzero(np.diff(sampled[order], append=-2))  # row of each cluster
             middle, n_rows = last - np.diff(last, prepend=-1) / 2 + 0.5, np.diff(last, prepend=-1)
             names = [str(k) if k >= 0 else "none" for k in sampled[order[last]].tolist()]
-            named: list[int] = []  # the largest first; a name that would hide another is left out
+            ticks: list[int] = []  # the largest first; a name that would hide another is left out
             for k in np.argsort(-n_rows, kind="stable").tolist():
-                if all(abs(middle[k] - middle[other]) > len(rows) / 26 for other in named):
-                    named.append(k)
-            named.sort()
-            axes.set_yticks(middle[named], [names[k] for k in named], fontsize=9 if len(named) <= 15 else 7)
+                if all(abs(middle[k] - middle[other]) > len(rows) / 26 for other in ticks):
+                    ticks.append(k)
+            ticks.sort()
+            axes.set_yticks(middle[ticks], [names[k] for k in ticks], fontsize=9 if len(ticks) <= 15 else 7)
             axes.set_ylabel("cluster")
     return figure
 
@@ -563,10 +563,10 @@ def _by_cluster(share: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     clusters = np.unique(labels[labels >= 0])
     member = (labels[:, None] == clusters).astype(float)
-    joined, seen = (np.einsum("ik,ij->kj", member, x) @ member for x in (np.nan_to_num(share), share >= 0))
-    apart = 1 - np.divide(joined, seen, out=np.zeros_like(joined), where=seen > 0)
-    np.fill_diagonal(apart, 0.0)
-    parts = [np.flatnonzero(labels == clusters[k]) for k in vat_order(apart)]
+    joined, pairs = (np.einsum("ik,ij->kj", member, x) @ member for x in (np.nan_to_num(share), share >= 0))
+    distances = 1 - np.divide(joined, pairs, out=np.zeros_like(joined), where=pairs > 0)
+    np.fill_diagonal(distances, 0.0)
+    parts = [np.flatnonzero(labels == clusters[k]) for k in vat_order(distances)]
     parts.append(np.flatnonzero(labels < 0))
     return np.concatenate([part[vat_order(1 - share[np.ix_(part, part)])] for part in parts])
 
@@ -588,8 +588,8 @@ def partitions(ensemble: Any, *, ax: Axes | None = None) -> Figure:
     from bigcons.metrics import partition_similarity, vat_order
 
     ensemble = ensemble_of(ensemble)
-    index, others = partition_similarity(ensemble)
-    index = index[others]
+    index, references = partition_similarity(ensemble)
+    index = index[references]
     np.fill_diagonal(index, 1.0)
     order = vat_order(1 - index)
     with one_panel(ax, 5.0, 4.0) as (figure, axes):
@@ -597,10 +597,10 @@ def partitions(ensemble: Any, *, ax: Axes | None = None) -> Figure:
         axes.set_aspect("equal")
         room = axes.bbox.height * 72 / figure.dpi / 5.5  # names, of 6 points or nearly so
         step = -(-len(order) // max(int(room), 1))
-        shown = range(0, len(order), step)
-        names = [ensemble.names[others[order[row]]] for row in shown]
+        ticks = range(0, len(order), step)
+        names = [ensemble.names[references[order[row]]] for row in ticks]
         names = [name if len(name) <= 16 else f"{name[:8]}…{name[-7:]}" for name in names]
-        axes.set_yticks(shown, names, parse_math=False, fontsize=9 if len(shown) <= 20 else 6)
+        axes.set_yticks(ticks, names, parse_math=False, fontsize=9 if len(ticks) <= 20 else 6)
         every = "" if step == 1 else f", one in {step} named"
         of_all = "" if len(order) == ensemble.n_partitions else f" of {ensemble.n_partitions:,}"
         axes.set_xlabel(f"{len(order):,}{of_all} partitions in VAT order{every}")
@@ -661,21 +661,21 @@ def cluster_graph(
 
     check_number("min_overlap", min_overlap, above=0, at_most=1)
     overlap, sizes = overlap_and_sizes(consensus, threshold, client)
-    shown = np.sort(largest(sizes, n_clusters))
-    if not len(shown):
+    numbers = np.sort(largest(sizes, n_clusters))
+    if not len(numbers):
         raise InvalidInputError(f"threshold={threshold} is above every membership; lower it.")
     rows = None if centroids is None else np.asarray(centroids, np.float64)
     if rows is not None and len(rows) != len(sizes):
         raise InvalidInputError(
             f"centroids has length {len(rows)}; give one for each of {len(sizes)} clusters."
         )
-    pairs = [(a, b) for a, b in itertools.permutations(shown.tolist(), 2) if overlap[a, b] >= min_overlap]
+    pairs = [(a, b) for a, b in itertools.permutations(numbers.tolist(), 2) if overlap[a, b] >= min_overlap]
     if rows is None and not pairs:
         raise InvalidInputError(
             f"there is no graph to draw: no cluster has a share of min_overlap={min_overlap:g} or more in "
             "another; lower it, or draw memberships."
         )
-    places = _places_on_circle(np.maximum(overlap, overlap.T)[np.ix_(shown, shown)])
+    places = _places_on_circle(np.maximum(overlap, overlap.T)[np.ix_(numbers, numbers)])
     margin = (_RADIUS + 0.06, _RADIUS + (0.06 if rows is None else 0.3))
     low, high = places.min(axis=0) - margin, places.max(axis=0) + margin
     width, height = min(1.25, 7.0 / (high - low)[0]) * (high - low)  # at most 7 inches
@@ -689,7 +689,7 @@ def cluster_graph(
         edges = axes.transData.transform([(0, 0), (_RADIUS, 0)])[:, 0]  # in pixels, to fit text into circles
         fontsize = min(9.0, 0.6 * 72 * float(np.diff(edges)[0]) / figure.dpi)
         ink, nodes = axes.xaxis.label.get_color(), {}
-        for k, (x, y) in zip(shown.tolist(), places.tolist(), strict=True):
+        for k, (x, y) in zip(numbers.tolist(), places.tolist(), strict=True):
             face, edge = axes.get_facecolor(), color_of(k, ink)
             nodes[k] = Circle((x, y), _RADIUS, facecolor=face, edgecolor=edge, linewidth=1.6, zorder=3)
             axes.add_patch(nodes[k])
@@ -707,8 +707,8 @@ def cluster_graph(
                 else:
                     glyph(inset, rows[k])
                 inset.set_axis_off()
-                at, va = (_RADIUS + 0.05, "bottom") if y > 1e-9 else (-_RADIUS - 0.05, "top")
-                axes.text(x, y + at, ", ".join(words), ha="center", va=va, zorder=6)
+                offset, va = (_RADIUS + 0.05, "bottom") if y > 1e-9 else (-_RADIUS - 0.05, "top")
+                axes.text(x, y + offset, ", ".join(words), ha="center", va=va, zorder=6)
         labels: list[np.ndarray] = []
         for a, b in pairs:
             bend = 0.12 if a < b else 0.36
@@ -717,7 +717,7 @@ def cluster_graph(
             text = axes.text(x, y, weight, fontsize=0.78 * fontsize, ha="center", va="center", zorder=5)
             text.set_bbox({"facecolor": axes.get_facecolor(), "edgecolor": "none", "pad": 0.6})
         n_full = int(np.count_nonzero(sizes))
-        left_out = f"; {len(shown)} largest of {n_full} clusters" if len(shown) < n_full else ""
+        left_out = f"; {len(numbers)} largest of {n_full} clusters" if len(numbers) < n_full else ""
         caption = f"arrows: share of a cluster that\nlies in another, at least {min_overlap:g}"
         caption = caption if width < 3.6 else caption.replace("\n", " ")
         axes.set_xlabel(f"{caption if pairs else 'no arrows'}{left_out}", fontsize=8, wrap=True)
@@ -763,9 +763,9 @@ def _draw_arrow(
     from matplotlib.patches import FancyArrowPatch
 
     first, last = np.array(start.center), np.array(end.center)
-    t, aside = np.linspace(0.0, 1.0, 41)[:, None], np.array([1, -1]) * (last - first)[::-1]
-    bend = bend if aside @ (first + last) < 1e-9 else -bend
-    curve = (1 - t) ** 2 * first + 2 * t * (1 - t) * ((first + last) / 2 + bend * aside) + t**2 * last
+    t, normal = np.linspace(0.0, 1.0, 41)[:, None], np.array([1, -1]) * (last - first)[::-1]
+    bend = bend if normal @ (first + last) < 1e-9 else -bend
+    curve = (1 - t) ** 2 * first + 2 * t * (1 - t) * ((first + last) / 2 + bend * normal) + t**2 * last
     width, color = 0.6 + 6 * weight, start.get_edgecolor()
     arrow = FancyArrowPatch(
         (first[0], first[1]), (last[0], last[1]), connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>",
@@ -777,8 +777,8 @@ def _draw_arrow(
     free = curve[from_ends > _RADIUS + 0.15]  # between the circles, from the start to the end
     free = free if len(free) else curve[[len(curve) // 2]]
     free = free[np.argsort(np.abs(np.arange(len(free)) - 0.4 * len(free)), kind="stable")]
-    apart = [min([np.max(np.abs(place - label) / _LABEL) for label in labels] + [1.0]) for place in free]
-    return np.asarray(free[int(np.argmax(apart))])
+    distances = [min([np.max(np.abs(place - label) / _LABEL) for label in labels] + [1.0]) for place in free]
+    return np.asarray(free[int(np.argmax(distances))])
 
 
 def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) -> Figure:
@@ -817,13 +817,13 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
     sizes = np.array([tree.objects[leaves].sum() for leaves in members])
     shares = sizes / sizes[-1]
     top = max(branches, default=2 * G - 2)
-    ends, waiting = [], [top]  # the clusters of the cut, as they lie side by side
-    while waiting:
-        node = waiting.pop()
-        waiting += reversed(branches.get(node, ()))
+    ends, stack = [], [top]  # the clusters of the cut, as they lie side by side
+    while stack:
+        node = stack.pop()
+        stack += reversed(branches.get(node, ()))
         ends += [] if node in branches else [node]
     K, by_size = len(ends), sorted(ends, key=lambda node: (-sizes[node], min(members[node])))
-    y = {node: float(K - 1 - at) for at, node in enumerate(ends)}
+    y = {node: float(K - 1 - position) for position, node in enumerate(ends)}
     for node in branches:
         y[node] = float(np.mean([y[side] for side in branches[node]]))
     last = float(heights[ends].max())  # of the next split

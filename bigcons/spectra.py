@@ -145,8 +145,8 @@ def move_centers(
     records: list[dict[str, float]] = []
     while True:
         sums = sums_of(centers)
-        moved, kept = centers.copy(), sums.sizes > 0
-        moved[kept] = sums.rows[kept] / sums.sizes[kept, None]
+        moved, is_used = centers.copy(), sums.sizes > 0
+        moved[is_used] = sums.rows[is_used] / sums.sizes[is_used, None]
         normalize_rows(moved)
         move = float(((moved - centers) ** 2).sum())
         records.append({"objective": sums.inertia, "move": move})
@@ -190,7 +190,7 @@ def kmeans_of_unit_rows(
     counted = np.ones(len(rows)) if weights is None else weights
     K = min(n_clusters, len(np.unique(rows.round(8), axis=0)))
     threshold = tol * float(np.var(rows, axis=0).mean())
-    stream, found, objectives = check_random_state(draw), None, []
+    stream, best, objectives = check_random_state(draw), None, []
     with one_thread():
         for number in range(n_init):
             if number == 0 and rows.shape[1] >= K:
@@ -198,11 +198,11 @@ def kmeans_of_unit_rows(
                 centers = rows[pivots[:K]]
             else:
                 centers, _ = kmeans_plusplus(rows, K, sample_weight=counted, random_state=stream)
-            moved = move_centers(centers, lambda at: assign(rows, counted, at)[1], max_iter, threshold)
+            moved = move_centers(centers, lambda means: assign(rows, counted, means)[1], max_iter, threshold)
             objectives.append(moved[1][-1]["objective"])
             if objectives[-1] == min(objectives):
-                found = moved
-    centers, records = found or moved
+                best = moved
+    centers, records = best or moved
     labels, _ = assign(rows, counted, centers)
     first = np.full(K, len(rows))
     np.minimum.at(first, labels, np.arange(len(rows)))
@@ -221,5 +221,5 @@ def group_rows(
     rows = np.array(rows, order="C")
     normalize_rows(rows)
     draw = int(generator(seed, "base_clusters.kmeans").integers(2**31))
-    found = kmeans_of_unit_rows(rows, n_groups, n_init, draw, weights)
-    return found.labels.astype(np.int64), found.start_objectives
+    result = kmeans_of_unit_rows(rows, n_groups, n_init, draw, weights)
+    return result.labels.astype(np.int64), result.start_objectives

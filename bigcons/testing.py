@@ -60,15 +60,15 @@ def check_method(method: type[ConsensusClusterer], *, least_rand: float = 0.9, *
     labels[rng.random(labels.shape) < 0.2] = -1
     fitted = _fit(make(), labels.copy())
     _check_results(fitted, labels)
-    found = adjusted_rand(truth, fitted.labels_)
-    _require(found > least_rand, f"finds the planted clusters, not at {found:.3f} <= {least_rand} of 1")
+    score = adjusted_rand(truth, fitted.labels_)
+    _require(score > least_rand, f"finds the planted clusters, not at {score:.3f} <= {least_rand} of 1")
     _check_repeats(make(), labels, fitted)
     labels[[0, 30, 49]] = -1
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         _check_results(make().fit(labels), labels)
-    is_told = any(warning.category is errors.UnlabeledObjectsWarning for warning in warned)
-    _require(is_told, "warns of objects without a label (take_survey does)")
+    has_warned = any(warning.category is errors.UnlabeledObjectsWarning for warning in warned)
+    _require(has_warned, "warns of objects without a label (take_survey does)")
     with tempfile.TemporaryDirectory() as folder:
         ensemble = Ensemble.from_labels(labels).save(Path(folder, "ensemble.zarr"), chunk_rows=8)
         _check_stores(make, ensemble, Path(folder, "consensus.zarr"))
@@ -79,12 +79,12 @@ def _require(is_kept: Any, promise: str) -> None:
         raise AssertionError(f"a method {promise}.")
 
 
-def _fit(model: Any, x: Any, **others: Any) -> Any:
+def _fit(model: Any, x: Any, **options: Any) -> Any:
     """Fit without warnings of convergence, of objects without labels and of what an ensemble looks like."""
     with warnings.catch_warnings():
         for warning in (errors.ConsensusWarning, errors.ConvergenceWarning, errors.UnlabeledObjectsWarning):
             warnings.simplefilter("ignore", warning)
-        return model.fit(x, **others)
+        return model.fit(x, **options)
 
 
 def _bits(model: Any) -> tuple[Any, ...]:
@@ -97,12 +97,12 @@ def _bits(model: Any) -> tuple[Any, ...]:
 
 
 def _check_results(model: Any, labels: np.ndarray) -> None:
-    n, K, found, info = len(labels), model.n_clusters, model.labels_, model.info
+    n, K, codes, info = len(labels), model.n_clusters, model.labels_, model.info
     _require(isinstance(info, MethodInfo) and info.paper and info.needs, "says in info what it is and needs")
-    _require((found.shape, found.dtype) == ((n,), np.int32), "sets labels_ (n_objects,) int32")
+    _require((codes.shape, codes.dtype) == ((n,), np.int32), "sets labels_ (n_objects,) int32")
     is_labeled = (labels >= 0).any(axis=1)
-    _require(((found >= 0) == is_labeled).all(), "labels an object if and only if a partition does")
-    sizes = np.bincount(found[is_labeled])
+    _require(((codes >= 0) == is_labeled).all(), "labels an object if and only if a partition does")
+    sizes = np.bincount(codes[is_labeled])
     _require((np.diff(sizes) <= 0).all() and sizes.all(), "numbers clusters from 0, largest first")
     _require(model.n_clusters_ == sizes.size <= K, "sets n_clusters_, at most n_clusters")
     _require(hasattr(model, "memberships_") == info.soft, "has memberships_ if and only if info.soft")
@@ -110,7 +110,7 @@ def _check_results(model: Any, labels: np.ndarray) -> None:
         soft = model.memberships_
         _require((soft.shape, soft.dtype) == ((n, K), np.float32), "has memberships_ (n_objects, K) float32")
         _require((soft >= 0).all() and np.allclose(soft.sum(1), 1, 0, 1e-6), "has memberships that sum to 1")
-        _require((found == soft.argmax(axis=1))[is_labeled].all(), "labels objects by the largest membership")
+        _require((codes == soft.argmax(axis=1))[is_labeled].all(), "labels objects by the largest membership")
         _require((soft[~is_labeled] == np.float32(1 / K)).all(), "has uniform memberships of the unlabeled")
     _require(np.isfinite(model.objective_), "sets a finite objective_")
     lengths = {len(values) for values in model.history_.values()}
@@ -118,13 +118,13 @@ def _check_results(model: Any, labels: np.ndarray) -> None:
 
 
 def _check_repeats(model: Any, labels: np.ndarray, fitted: Any) -> None:
-    params, before, bits = model.get_params(), labels.copy(), _bits(fitted)
+    params, original, bits = model.get_params(), labels.copy(), _bits(fitted)
     _require(_bits(_fit(model, labels)) == bits, "has the same results for the same seed")
-    _require((labels == before).all(), "does not change the labels given")
+    _require((labels == original).all(), "does not change the labels given")
     _require(_bits(_fit(model, labels)) == bits, "has the same results when it is fitted again")
     _require(model.get_params() == params, "does not change its parameters")
-    again, copied = pickle.loads(pickle.dumps(fitted)), clone(fitted)  # noqa: S301 - its own
-    _require(_bits(again) == bits and again.get_params() == params, "comes back whole from a pickle")
+    restored, copied = pickle.loads(pickle.dumps(fitted)), clone(fitted)  # noqa: S301 - its own
+    _require(_bits(restored) == bits and restored.get_params() == params, "comes back whole from a pickle")
     _require(copied.get_params() == params and not hasattr(copied, "labels_"), "has clones to be fitted")
     two = _fit(copied.set_params(n_clusters=2), np.minimum(labels, 1))
     _require(two.labels_.max() <= 1, "finds no more clusters than set_params asks for")
@@ -135,17 +135,17 @@ def _check_stores(make: Callable[..., Any], ensemble: Ensemble, path: Path) -> N
     threaded, stored = _fit(make(client=ThreadsEngine(3)), ensemble), _fit(make(), ensemble, out=path)
     _require(_bits(threaded) == _bits(expected), "has the same results on all engines")
     _require(_bits(stored) == _bits(expected), "has the same results with out= as in memory")
-    found, kept = Consensus.open(path), expected.info.soft
-    _require(np.array_equal(found.labels, expected.labels_), "stores its labels")
-    _require(found.has_memberships == kept, "stores memberships if and only if it has them")
-    _require(not kept or np.array_equal(found.memberships, expected.memberships_), "stores its memberships")
-    _require(found.results["objective"] == expected.objective_, "stores its objective")
+    store, soft = Consensus.open(path), expected.info.soft
+    _require(np.array_equal(store.labels, expected.labels_), "stores its labels")
+    _require(store.has_memberships == soft, "stores memberships if and only if it has them")
+    _require(not soft or np.array_equal(store.memberships, expected.memberships_), "stores its memberships")
+    _require(store.results["objective"] == expected.objective_, "stores its objective")
     if hasattr(expected, "predict"):
         placed, is_labeled = expected.predict(ensemble), expected.labels_ >= 0
         _require((placed.shape, placed.dtype) == (is_labeled.shape, np.int32), "predicts int32 labels")
         _require(((placed >= 0) == is_labeled).all(), "predicts -1 of objects without a label, only of them")
-        again = _fit(make(), ensemble, out=path)  # which is found there
-        _require(np.array_equal(again.predict(ensemble), placed), "places new objects by its store as before")
+        model = _fit(make(), ensemble, out=path)  # which is found there
+        _require(np.array_equal(model.predict(ensemble), placed), "places new objects by its store as before")
 
 
 def __dir__() -> list[str]:

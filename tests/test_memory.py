@@ -45,7 +45,7 @@ def test_format_size__has_three_digits_and_a_unit(n_bytes, expected):
 
 @given(st.integers(1, 10**9), st.integers(1, 10**4), st.integers(0, 10**6), st.integers(1, 100))
 def test_rows_within__fits_the_budget_or_states_one_that_would(budget, bytes_per_row, fixed, at_least):
-    asked = {"fixed": fixed, "at_least": at_least, "what": "a block"}
+    asked = {"fixed": fixed, "at_least": at_least, "noun": "a block"}
     try:
         rows = rows_within(DataBudget(budget), bytes_per_row, **asked)
     except MemoryBudgetError:
@@ -59,7 +59,7 @@ def test_rows_within__fits_the_budget_or_states_one_that_would(budget, bytes_per
 
 def test_rows_within__states_both_sizes_when_it_refuses():
     with pytest.raises(MemoryBudgetError) as refusal:
-        rows_within(DataBudget(1000), 600, fixed=500, at_least=2, what="two rows")
+        rows_within(DataBudget(1000), 600, fixed=500, at_least=2, noun="two rows")
     message = (
         "memory=1 kB cannot hold two rows, which needs at least 1.7 kB; raise the budget to 1.7 kB or more."
     )

@@ -85,7 +85,7 @@ def _count(ensemble: Ensemble, i: np.ndarray, j: np.ndarray, memory: int, client
             labels = ensemble.read(0, n)
         else:
             budget, purpose = DataBudget(memory), "two blocks of labels for each task"
-            blocks = ensemble.blocks(rows_within(budget, 2 * row_bytes * engine.in_flight, what=purpose))
+            blocks = ensemble.blocks(rows_within(budget, 2 * row_bytes * engine.in_flight, noun=purpose))
             ends = np.searchsorted(i, [block.stop for block in blocks])  # of pairs by their first object
             parts = map(slice, [0, *ends[:-1]], ends)
             runs = [(rows, part) for rows, part in zip(blocks, parts, strict=True) if part.stop > part.start]
@@ -405,7 +405,7 @@ def _sample_tiles(
     # of a tile; a solver's task needs less
     row_bytes = 2 * ensemble.row_bytes + 40 * 2 * n_pairs / n
     subject = "the pairs of one object for each task"
-    fitting = rows_within(DataBudget(memory // PLANNED_TASKS), row_bytes, what=subject)
+    fitting = rows_within(DataBudget(memory // PLANNED_TASKS), row_bytes, noun=subject)
     # smaller blocks than memory requires let more tasks run at once, if a tile has room for the pairs
     blocks = ensemble.blocks(min(fitting, max(-(-2 * n_pairs // n), -(-n // 32))))
     neighbors = block_graph(len(blocks), tiles, generator(seed, "coassociation.tiles.graph"))

@@ -507,7 +507,7 @@ def rows_per_read(source: Source, budget: DataBudget) -> int:
     # columns are encoded one at a time, in 64-bit numbers, beside the batches
     per_row = source.row_bytes + 2 * 4 * source.n_columns + 40
     fixed, purpose = 2 * source.fixed_bytes, "one block of the labels"
-    rows = rows_within(budget, 2 * per_row, fixed=fixed, at_least=source.least_rows, what=purpose)
+    rows = rows_within(budget, 2 * per_row, fixed=fixed, at_least=source.least_rows, noun=purpose)
     return min(rows, max(BLOCK_ROWS, source.least_rows))
 
 

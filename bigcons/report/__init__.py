@@ -117,11 +117,11 @@ class Report:
         self._source = source = _Source(consensus)
         opened = None if ensemble is None else as_ensemble(ensemble)
         if opened is not None:
-            others = "the consensus has", source.n_objects, source.names
-            refuse_other_objects("the ensemble", opened.n_objects, names_of_rows(opened), *others)
+            reference = "the consensus has", source.n_objects, source.names
+            refuse_other_objects("the ensemble", opened.n_objects, names_of_rows(opened), *reference)
         n_columns = 0 if source.memberships is None else source.n_clusters
         size, rows = 48 + 12 * n_columns, min(BLOCK_ROWS, source.n_objects)
-        rows_within(DataBudget(parse_size(memory)), size, at_least=rows, what="a block of objects")
+        rows_within(DataBudget(parse_size(memory)), size, at_least=rows, noun="a block of objects")
         if source.trust is None and opened is not None:
             source.trust = trust(opened, source.labels, client=client)
         self._counts = counts = _Counts(source)
@@ -133,10 +133,10 @@ class Report:
         self.partitions: pa.Table | None = _partitions(source.trust, opened)
         self.profiles: ClusterProfiles | None = None
         if features is not None:
-            usual = None if source.ids is None else source.ids.facts.name
-            table = open_source(features, "features", usual_id=usual)
-            named = table.ids or names_of_rows(features)
-            refuse_other_rows(table.where, named, "the consensus", source.names)
+            id_name = None if source.ids is None else source.ids.facts.name
+            table = open_source(features, "features", usual_id=id_name)
+            row_names = table.ids or names_of_rows(features)
+            refuse_other_rows(table.where, row_names, "the consensus", source.names)
             generator = None if opened is None else opened.generator
             if generator is not None and not table.rule.more_words:
                 table.rule = missing_rule(generator.encoding.columns[0].missing or None)
@@ -272,9 +272,9 @@ class _Source:
             self.history, self.results = consensus.history_, fit_results(consensus)
             self.parameters, self.provenance = consensus.get_params(deep=False), {}
         else:
-            what = type(consensus).__name__
+            kind = type(consensus).__name__
             raise InvalidInputError(
-                f"consensus is {what} without labels_; pass a Consensus, its path, or a fitted method.",
+                f"consensus is {kind} without labels_; pass a Consensus, its path, or a fitted method.",
                 parameter="consensus",
             )
         self.n_objects = self.labels.shape[0]
@@ -303,34 +303,34 @@ class _Counts:
             self.n_unlabeled += labels.size - labeled.size
             self.sizes += np.bincount(labels[labeled], minlength=self.sizes.size)
             if source.trust is not None:
-                known = {name: getattr(source.trust, name)[rows] for name in TRUST_ROW.names or ()}
+                scores = {name: getattr(source.trust, name)[rows] for name in TRUST_ROW.names or ()}
             elif source.memberships is not None:
-                known = {"confidence": np.asarray(source.memberships[rows]).max(axis=1)}
+                scores = {"confidence": np.asarray(source.memberships[rows]).max(axis=1)}
             else:
                 continue
-            confidence = known["confidence"][labeled].astype(np.float64)
+            confidence = scores["confidence"][labeled].astype(np.float64)
             self.confidence += np.bincount(labels[labeled], confidence, self.sizes.size)
             self.n_doubtful += int(np.count_nonzero(confidence < DOUBTFUL))
             lowest = labeled[np.lexsort((labeled, confidence))[:N_LISTED]]
             columns = {"object": block.start + lowest, "cluster": labels[lowest].astype(np.int64)}
-            for name, values in known.items():
+            for name, values in scores.items():
                 columns["second_label" if name == "second_labels" else name] = values[lowest]
-            found = pa.table(columns)
-            found = found if self.least_certain is None else pa.concat_tables([self.least_certain, found])
-            self.least_certain = found.sort_by(order).slice(0, N_LISTED)
+            listed = pa.table(columns)
+            listed = listed if self.least_certain is None else pa.concat_tables([self.least_certain, listed])
+            self.least_certain = listed.sort_by(order).slice(0, N_LISTED)
 
     def clusters(self) -> pa.Table:
         """Return the table of clusters with objects, from the largest to the smallest."""
-        shown = np.argsort(-self.sizes, kind="stable")
-        shown = shown[self.sizes[shown] > 0]
-        share = self.sizes[shown] / max(self.sizes.sum(), 1)
+        numbers = np.argsort(-self.sizes, kind="stable")
+        numbers = numbers[self.sizes[numbers] > 0]
+        share = self.sizes[numbers] / max(self.sizes.sum(), 1)
         if self._of_trust is not None:
             rows = {cluster: row for row, cluster in enumerate(self._of_trust["cluster"].to_pylist())}
-            known = self._of_trust.take([rows[k] for k in shown.tolist()])
-            return known.add_column(2, "share", pa.array(share))
-        columns = {"cluster": shown, "size": self.sizes[shown], "share": share}
+            table = self._of_trust.take([rows[k] for k in numbers.tolist()])
+            return table.add_column(2, "share", pa.array(share))
+        columns = {"cluster": numbers, "size": self.sizes[numbers], "share": share}
         if self.least_certain is not None:
-            columns["confidence"] = self.confidence[shown] / self.sizes[shown]
+            columns["confidence"] = self.confidence[numbers] / self.sizes[numbers]
         return pa.table(columns)
 
 
@@ -412,16 +412,16 @@ def _of_partitions(
         return
     rows = zip(partitions["partition"].to_pylist(), partitions[column].to_pylist(), strict=True)
     if names := [name for name, value in rows if value is not None and is_meant(value)]:
-        named = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
-        yield f"{_share(len(names), len(partitions), 'partitions')} {words}: {named}."
+        listing = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
+        yield f"{_share(len(names), len(partitions), 'partitions')} {words}: {listing}."
 
 
-def _share(n: int, total: int, what: str) -> str:
-    return f"{n:,} of {total:,} {what} ({percent(n / total)})"
+def _share(n: int, total: int, noun: str) -> str:
+    return f"{n:,} of {total:,} {noun} ({percent(n / total)})"
 
 
-def _some(words: list[str], most: int) -> str:
-    return ", ".join(words[:most]) + (", ..." if len(words) > most else "")
+def _some(words: list[str], limit: int) -> str:
+    return ", ".join(words[:limit]) + (", ..." if len(words) > limit else "")
 
 
 # The page: values as people read them, put into ``template.html``
@@ -461,8 +461,8 @@ def cell(column: str, value: Any) -> str:
         return "<0.001"
     if 1000 <= abs(value) < 1e15:
         return f"{value:,.0f}"
-    shown = f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.4g}"
-    return shown + ("\N{MULTIPLICATION SIGN}" if column == "lift" else "")
+    text = f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.4g}"
+    return text + ("\N{MULTIPLICATION SIGN}" if column == "lift" else "")
 
 
 def percent(share: float) -> str:
@@ -502,11 +502,11 @@ def passes(history: Mapping[str, Sequence[Any]]) -> tuple[list[str], list[dict[s
     return list(columns), [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def _flat(mapping: Mapping[str, Any], before: str = "") -> Iterator[dict[str, str]]:
+def _flat(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[dict[str, str]]:
     """Yield names and values of nested mappings."""
     for name, value in mapping.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name}: ")
+            yield from _flat(value, f"{prefix}{name}: ")
         else:
-            shown = cell(name, value) if value is None else str(value)
-            yield {"name": f"{before}{name}", "value": shown}
+            text = cell(name, value) if value is None else str(value)
+            yield {"name": f"{prefix}{name}", "value": text}

@@ -111,7 +111,7 @@ def check_chunk_rows(header: Header, budget: DataBudget | None) -> None:
     if budget is not None:
         id_bytes = 0 if header.ids is None else math.ceil(header.ids.row_bytes)
         row_bytes, rows = header.dtype.itemsize * header.n_columns + id_bytes, header.chunk_rows
-        rows_within(budget, 8 * row_bytes, at_least=rows, what=f"a chunk of {rows:,} rows of labels")
+        rows_within(budget, 8 * row_bytes, at_least=rows, noun=f"a chunk of {rows:,} rows of labels")
 
 
 def _read(
@@ -138,7 +138,7 @@ def _read(
     if isinstance(source, SoftSources):
         rows = 4096
         if budget is not None:
-            rows = rows_within(budget, 4 * source.row_bytes, what="one row of memberships")
+            rows = rows_within(budget, 4 * source.row_bytes, noun="one row of memberships")
         rows = min(rows, BLOCK_ROWS)
         names, n_objects, n_clusters = source.names, source.n_objects, source.n_clusters
         coding.check_distinct(names, existing)
