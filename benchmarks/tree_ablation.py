@@ -116,7 +116,7 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
         DISTINCTNESS: single[DISTINCTNESS],
         "by anmi": max(single.values(), key=lambda cut: cut.anmi),
         "by distinctness": max(single.values(), key=lambda cut: cut.distinctness),
-        "by classes": max(single.values(), key=lambda cut: adjusted_rand(classes[rows], cut.of_objects)),
+        "by classes": max(single.values(), key=lambda cut: adjusted_rand(classes[rows], cut.labels)),
         "unweighted": cut(groups._replace(trees=unweighted)),
         "lone": groups.cut(K, 0, share=LEAST_SHARE),
     }
@@ -124,8 +124,8 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     def moved(clusters: np.ndarray) -> np.ndarray:
         return most_probable(sample, offsets, groups.counts, clusters, left_out=True)
 
-    as_cut = cuts[ONCE].of_objects
-    found = {name: moved(cut.of_objects) for name, cut in cuts.items()}
+    as_cut = cuts[ONCE].labels
+    found = {name: moved(cut.labels) for name, cut in cuts.items()}
     placing: dict[str, tuple[str, Any]] = {
         "spectrum": ("most_probable", lambda *given, **_: given[-1]),
         "no errors": ("ERROR_RATES", {0.0: 1.0}),
@@ -133,10 +133,10 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
     for variant, (what, other) in placing.items():
         with patch(f"bigcons.trust.groups.{what}", other):
             groups = Sample(sample, offsets).groups(n_groups_for(K))
-            found[variant] = moved(cut(groups).of_objects)
+            found[variant] = moved(cut(groups).labels)
     for n_groups in (30, 100, 200):
         groups = Sample(sample, offsets).groups(max(n_groups, GROUPS_PER_CLUSTER * K))
-        found[f"{n_groups} groups"] = moved(cut(groups).of_objects)
+        found[f"{n_groups} groups"] = moved(cut(groups).labels)
     incidence, is_labeled = incidence_of(labels, offsets), (labels >= 0).any(axis=1)
 
     def place(clusters: np.ndarray) -> np.ndarray:

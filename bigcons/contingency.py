@@ -131,8 +131,8 @@ def count_with_partitions(
     def count_block(block: Block) -> tuple[Any, ...]:
         clusters, labels = codes(block.start, block.stop), ensemble.read(block.start, block.stop)
         if sparse:
-            of_clusters = incidence_of(1 + clusters[:, None], np.array([0, K]))
-            T = (incidence_of(labels, ensemble.offsets).T @ of_clusters).tocsr()
+            incidence = incidence_of(1 + clusters[:, None], np.array([0, K]))
+            T = (incidence_of(labels, ensemble.offsets).T @ incidence).tocsr()
             counts: tuple[Any, Any] = T, np.bincount(1 + clusters, minlength=K)
         else:
             counts = counts_of(labels, ensemble.offsets, 1 + clusters, K)
@@ -259,10 +259,10 @@ def van_dongen(tables: Any) -> Any:
 
 def nmi(tables: Any) -> Any:
     """Return the mutual information over the geometric mean of the entropies; 0 without objects."""
-    of_rows, of_columns, joint = entropies(tables)
-    product = of_rows * of_columns
+    row_entropy, column_entropy, joint = entropies(tables)
+    product = row_entropy * column_entropy
     is_single = product == 0  # the entropy of a single cluster is 0 exactly, that of more is not
-    information = (of_rows + of_columns - joint) / np.sqrt(product + is_single)
+    information = (row_entropy + column_entropy - joint) / np.sqrt(product + is_single)
     return np.clip(information, 0.0, 1.0) * ~is_single  # rounding may exceed either end
 
 

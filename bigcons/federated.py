@@ -166,7 +166,7 @@ class RowSite:
     """
 
     def __init__(self, labels: Any, *, values: Sequence[Any] | None = None) -> None:
-        agreed = None if values is None else [np.asarray(of_partition) for of_partition in values]
+        agreed = None if values is None else [np.asarray(part) for part in values]
         self._ensemble = as_ensemble(labels, agreed)
         self._held = Recoding(self._ensemble).values
         self._values = self._held if agreed is None else agreed
@@ -362,7 +362,7 @@ def _begin(sites: Sequence[Site], n_clusters: int) -> tuple[bce.VariationalBCE, 
     """Let all sites begin with the labels that any of them has; return the method and these labels."""
     n_clusters = check_int("n_clusters", n_clusters)
     by_site = [answer["values"] for answer in _ask(sites, {"ask": "values"})]
-    values = [np.unique(np.concatenate(of_sites)) for of_sites in zip(*by_site, strict=False)]
+    values = [np.unique(np.concatenate(parts)) for parts in zip(*by_site, strict=False)]
     _ask(sites, {"ask": "begin", "n_clusters": n_clusters, "values": values})
     return _bce_of(values, n_clusters), values
 

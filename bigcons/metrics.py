@@ -365,8 +365,8 @@ def average_criterion(
     >>> round(bc.metrics.average_criterion("rand_index", partitions, [0, 0, 1, 1]), 3)
     0.917
     """
-    of_tables = tables.SYMMETRIC[check_choice("criterion", criterion, tuple(tables.SYMMETRIC))]
-    return _mean_and_coverage(of_tables, x, labels, weights, client, weighted=weighted)[0]
+    function = tables.SYMMETRIC[check_choice("criterion", criterion, tuple(tables.SYMMETRIC))]
+    return _mean_and_coverage(function, x, labels, weights, client, weighted=weighted)[0]
 
 
 def cluster_names(x: Any, labels: Any, *, client: object = None) -> dict[Any, str]:
@@ -467,17 +467,17 @@ def _mean_and_coverage(
     """Return the mean of a criterion, and the share of all labels that is of objects with a label here."""
     ensemble = as_ensemble(x)
     codes, values = tables.codes_for(ensemble, labels)
-    of_columns: Any = 1
+    column_weights: Any = 1
     if weights is not None:
         weights = check_partition_weights(weights, ensemble.n_partitions)
-        of_columns = np.repeat(weights, ensemble.n_clusters)
+        column_weights = np.repeat(weights, ensemble.n_clusters)
     sparse = tables.is_sparse((len(values), ensemble.n_base_clusters), int(ensemble.n_labeled.sum()))
     with open_engine(client) as engine:
         table = tables.count_with_partitions(ensemble, codes, len(values), engine, sparse=sparse)[0]
     mean = tables.mean_over_partitions(
         criterion, table[1:], ensemble.offsets, weighted=weighted, weights=weights
     )
-    return mean, float(1.0 - (of_columns * table[0]).sum() / (of_columns * table).sum())
+    return mean, float(1.0 - (column_weights * table[0]).sum() / (column_weights * table).sum())
 
 
 def pac(x: Any, *, n_objects: int = 1000, random_state: SeedLike = 0) -> float:
@@ -728,14 +728,14 @@ def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple
         joined[step + 2] = same, into.sum() * merged.sum() - same
         into += merged
         row_of[n_points + step] = row_of[left]
-    of_same, of_different = joined.cumsum(axis=0).T
-    if of_same[-1] == 0 or of_different[-1] == 0:
+    n_same, n_different = joined.cumsum(axis=0).T
+    if n_same[-1] == 0 or n_different[-1] == 0:
         raise InvalidInputError(
             "classes has no two objects of the same class, or none of different classes, so one of the "
             "errors is undefined; pass at least two classes, one of them with several objects."
         )
     first = 1 if row_of_object is None else 0  # points that are objects join none
-    return 1.0 - of_same[first:] / of_same[-1], of_different[first:] / of_different[-1]
+    return 1.0 - n_same[first:] / n_same[-1], n_different[first:] / n_different[-1]
 
 
 def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
@@ -758,10 +758,10 @@ def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
     """
     n, distances = len(dissimilarities), np.asarray(dissimilarities, dtype=np.float64)
     distances = np.where(np.isnan(distances), np.inf, distances)
-    order, to_placed, waiting = np.empty(n, np.int64), np.full(n, np.inf), np.arange(n)
+    order, to_placed, remaining = np.empty(n, np.int64), np.full(n, np.inf), np.arange(n)
     for position in range(n):
-        current = waiting[np.argmin(to_placed[waiting])] if position else np.argmax(distances) // n
-        order[position], waiting = current, waiting[waiting != current]
+        current = remaining[np.argmin(to_placed[remaining])] if position else np.argmax(distances) // n
+        order[position], remaining = current, remaining[remaining != current]
         np.minimum(to_placed, distances[current], out=to_placed)
     return order
 
@@ -1173,8 +1173,8 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
             if start > column.n_objects:
                 break
             n_labeled += int(np.count_nonzero(codes >= 0))
-            for entry, of_column in zip(profiled, values, strict=True):
-                entry.add(of_column, codes, table.where)
+            for entry, cells in zip(profiled, values, strict=True):
+                entry.add(cells, codes, table.where)
             listener.advance(n_rows)
     if start != column.n_objects:
         raise InvalidInputError(
@@ -1293,9 +1293,9 @@ def _table_of_numbers(columns: list[_Column], clusters: np.ndarray, *, are_dates
     n, sums, squares = np.array([entry.sums for entry in columns]).reshape(-1, 3, shape[1]).transpose(1, 0, 2)
     shift = np.array([entry.shift or 0.0 for entry in columns])[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean, of_all = sums / n, n.sum(axis=1, keepdims=True)
-        overall = sums.sum(axis=1, keepdims=True) / of_all
-        spread = np.sqrt(np.maximum(squares.sum(axis=1, keepdims=True) / of_all - overall**2, 0.0))
+        mean, n_total = sums / n, n.sum(axis=1, keepdims=True)
+        overall = sums.sum(axis=1, keepdims=True) / n_total
+        spread = np.sqrt(np.maximum(squares.sum(axis=1, keepdims=True) / n_total - overall**2, 0.0))
         std = np.sqrt(np.maximum(squares / n - mean**2, 0.0))
         difference = np.where(spread > 0, (mean - overall) / spread, 0.0 * mean)
     arrays = {}
@@ -1316,9 +1316,9 @@ def _table_of_numbers(columns: list[_Column], clusters: np.ndarray, *, are_dates
 
 def _table_of_texts(columns: list[_Column], clusters: np.ndarray) -> pa.Table:
     """Return the most frequent texts of every cluster and column of text, by cluster."""
-    rows, of_all = [], [entry.counts.sum(axis=0) / np.maximum(entry.counts.sum(), 1) for entry in columns]
+    rows, shares = [], [entry.counts.sum(axis=0) / np.maximum(entry.counts.sum(), 1) for entry in columns]
     for k, cluster in enumerate(clusters.tolist()):
-        for entry, overall in zip(columns, of_all, strict=True):
+        for entry, overall in zip(columns, shares, strict=True):
             texts, counts = list(entry.texts), entry.counts[k]
             for c in np.argsort(-counts, kind="stable")[:N_TEXTS].tolist():
                 if counts[c]:

@@ -81,10 +81,10 @@ def partition_graph(graph: Graph, n_parts: int, seed: int) -> np.ndarray:
         attempt_seed = (seed + attempt) % (2**31 - 1)
         options = pymetis.Options(seed=attempt_seed, ufactor=max(1, math.ceil(1000 * allowed)))
         for recursive in (False, True):
-            cut, of_vertices = pymetis.part_graph(
+            cut, part_numbers = pymetis.part_graph(
                 n_parts, edges, eweights=graph.weights, recursive=recursive, options=options
             )
-            parts = np.asarray(of_vertices, np.int32)
+            parts = np.asarray(part_numbers, np.int32)
             sizes = np.bincount(parts, minlength=n_parts)
             excess = max(int(np.max(sizes)) - room, 0) + np.count_nonzero(sizes == 0)
             cuts.append((excess, cut, parts))
@@ -128,9 +128,9 @@ def partition_hypergraph(
             n_parts, IMBALANCE, getattr(mtkahypar.Objective, objective.upper())
         )
         context.logging = False
-        edges, of_vertices = [place[pins[e]].tolist() for e in order], sizes[np.argsort(place)].tolist()
+        edges, vertex_sizes = [place[pins[e]].tolist() for e in order], sizes[np.argsort(place)].tolist()
         counts = context, n_vertices, len(pins)
-        hypergraph = session.create_hypergraph(*counts, edges, of_vertices, rounded[order].tolist())
+        hypergraph = session.create_hypergraph(*counts, edges, vertex_sizes, rounded[order].tolist())
         parts = hypergraph.partition(context)
         vertex_parts = np.array(parts.get_partition(), np.int32)[place]
     beyond = np.array([max(len(np.unique(vertex_parts[vertices])), 1) - 1 for vertices in pins])

@@ -304,9 +304,9 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
         left.set_ylabel(f"cluster: number of objects{remark}")
         figure.legend(loc="outside upper left", ncols=4, handletextpad=0.1, columnspacing=1.0)
         right.stairs(below, edges, color=PALETTE[0], linewidth=1.4, baseline=None)
-        some = below > 0
-        lowest = min(0.01, 10 ** np.floor(np.log10(below[some].min())))
-        right.set(yscale="log", xlim=(np.floor(edges[:-1][some][0] * 10) / 10, 1), ylim=(lowest, 1))
+        filled = below > 0
+        lowest = min(0.01, 10 ** np.floor(np.log10(below[filled].min())))
+        right.set(yscale="log", xlim=(np.floor(edges[:-1][filled][0] * 10) / 10, 1), ylim=(lowest, 1))
         right.yaxis.set_major_formatter(lambda y, _: f"{y:.9f}".rstrip("0").rstrip("."))
         right.grid(color=UNKNOWN, linewidth=0.6)
         right.set(xlabel="confidence", ylabel="share of objects below it")
@@ -396,8 +396,8 @@ def scatter(
 
         clusters = np.unique(labels)
         ink = axes.xaxis.label.get_color()
-        of_each = [color_of(k, ink) for k in clusters.tolist()]
-        colors = to_rgba_array(of_each)[np.searchsorted(clusters, labels)]
+        cluster_colors = [color_of(k, ink) for k in clusters.tolist()]
+        colors = to_rgba_array(cluster_colors)[np.searchsorted(clusters, labels)]
         colors[:, 3] *= alpha
         size = max(2.0, min(16.0, 20_000 / len(rows)))
         axes.scatter(points[:, 0], points[:, 1], s=size, linewidths=0, c=colors, rasterized=True)
@@ -602,8 +602,8 @@ def partitions(ensemble: Any, *, ax: Axes | None = None) -> Figure:
         names = [name if len(name) <= 16 else f"{name[:8]}…{name[-7:]}" for name in names]
         axes.set_yticks(ticks, names, parse_math=False, fontsize=9 if len(ticks) <= 20 else 6)
         every = "" if step == 1 else f", one in {step} named"
-        of_all = "" if len(order) == ensemble.n_partitions else f" of {ensemble.n_partitions:,}"
-        axes.set_xlabel(f"{len(order):,}{of_all} partitions in VAT order{every}")
+        whole = "" if len(order) == ensemble.n_partitions else f" of {ensemble.n_partitions:,}"
+        axes.set_xlabel(f"{len(order):,}{whole} partitions in VAT order{every}")
     return figure
 
 
@@ -812,8 +812,8 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
         support[node] = np.min([tree.support[node - G], *(support[side] for side in equal)])
         branches[node] = [end for side in pair for end in (branches.pop(side) if side in equal else [side])]
     members = [[leaf] for leaf in range(G)]
-    for one, two in tree.merges[:, :2].astype(int).tolist():
-        members.append(members[one] + members[two])
+    for left, right in tree.merges[:, :2].astype(int).tolist():
+        members.append(members[left] + members[right])
     sizes = np.array([tree.objects[leaves].sum() for leaves in members])
     shares = sizes / sizes[-1]
     top = max(branches, default=2 * G - 2)

@@ -126,8 +126,8 @@ def _check_repeats(model: Any, labels: np.ndarray, fitted: Any) -> None:
     restored, copied = pickle.loads(pickle.dumps(fitted)), clone(fitted)  # noqa: S301 - its own
     _require(_bits(restored) == bits and restored.get_params() == params, "comes back whole from a pickle")
     _require(copied.get_params() == params and not hasattr(copied, "labels_"), "has clones to be fitted")
-    two = _fit(copied.set_params(n_clusters=2), np.minimum(labels, 1))
-    _require(two.labels_.max() <= 1, "finds no more clusters than set_params asks for")
+    coarse = _fit(copied.set_params(n_clusters=2), np.minimum(labels, 1))
+    _require(coarse.labels_.max() <= 1, "finds no more clusters than set_params asks for")
 
 
 def _check_stores(make: Callable[..., Any], ensemble: Ensemble, path: Path) -> None:

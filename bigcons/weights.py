@@ -80,8 +80,8 @@ def counts_of(
     """
     labels = counted_labels(labels, weights)
     if times is not None:
-        of_clusters = (clusters == np.arange(n_clusters)[:, None]) * times
-        return np.asarray(incidence_of(labels, offsets).T @ of_clusters.T), of_clusters.sum(axis=1)
+        indicators = (clusters == np.arange(n_clusters)[:, None]) * times
+        return np.asarray(incidence_of(labels, offsets).T @ indicators.T), indicators.sum(axis=1)
     counts, sizes = np.zeros((offsets[-1], n_clusters)), np.zeros(n_clusters)
     if labels.dtype.kind == "f":
         count_memberships(labels, clusters, counts, sizes)

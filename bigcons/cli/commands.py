@@ -37,8 +37,8 @@ def demo(size: int, out: str, random_state: int, overwrite: bool) -> None:
     folder = Path(out)
     features, truth = bc.datasets.planted_features(size, random_state=random_state)
     (ensemble, solved), began = (folder / name for name in OF_RUN), time.perf_counter()
-    making: dict[str, Any] = {"out": ensemble, "overwrite": overwrite, "random_state": random_state}
-    bc.generate.kmeans(features, n_clusters=(2, 10), sample=0.5, **making)
+    options: dict[str, Any] = {"out": ensemble, "overwrite": overwrite, "random_state": random_state}
+    bc.generate.kmeans(features, n_clusters=(2, 10), sample=0.5, **options)
     steps: list[dict[str, Any]] = []
     generated = {"step": "100 partitions", "seconds": time.perf_counter() - began}
     for method, output in ((bc.PCC, None), (bc.ConsensusTree, solved)):
@@ -126,8 +126,8 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     name = {"zipf": "weighted_kmeans"}.get(scheme, scheme.replace("-", "_"))
     function, reading = getattr(bc.generate, name), cli.pop_options(options, (*CHOSEN, *READING))
     common = (*reading, "out", "overwrite", "resume", *options)
-    parameters, of_all = (cli.parameters_of(f, without=common) for f in (function, make_partitions))
-    parameters |= {name: of_all[name] for name in GeneratorOptions.__annotations__ if name in of_all}
+    parameters, shared = (cli.parameters_of(f, without=common) for f in (function, make_partitions))
+    parameters |= {name: shared[name] for name in GeneratorOptions.__annotations__ if name in shared}
     features = click.Argument(["features"], nargs=-1, required=True, type=PATH)
     paths, settings = cli.parse_further(f"Scheme {scheme!r}", words, features, parameters)
     if missing := {name for name, p in parameters.items() if p.default is p.empty} - settings.keys():
@@ -213,8 +213,8 @@ def run(
         checks.append(partial(model.check_plan, planned, consensus_path))
     check_all(checks)
     began = time.perf_counter()
-    making: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
-    ensemble = make_partitions(data, scheme, **making)
+    settings: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
+    ensemble = make_partitions(data, scheme, **settings)
     generated = time.perf_counter()
     release_unused()
     with cli.telling_finished(consensus_path, "run", overwrite) as is_there:

@@ -97,9 +97,9 @@ def _count(ensemble: Ensemble, i: np.ndarray, j: np.ndarray, memory: int, client
                 return count_rows(labels, labels, i, j)
             left = ensemble.read(rows.start, rows.stop)
             n_agree, n_seen = np.empty((2, len(i)), counts_dtype(ensemble.n_partitions))
-            of_block = np.searchsorted([block.stop for block in blocks], j, side="right")
-            order = np.argsort(of_block, kind="stable")
-            ends = np.searchsorted(of_block[order], np.arange(len(blocks)), side="right")
+            block_numbers = np.searchsorted([block.stop for block in blocks], j, side="right")
+            order = np.argsort(block_numbers, kind="stable")
+            ends = np.searchsorted(block_numbers[order], np.arange(len(blocks)), side="right")
             for columns, pairs in zip(blocks, np.split(order, ends[:-1]), strict=True):
                 if len(pairs):
                     right = left if columns == rows else ensemble.read(columns.start, columns.stop)
@@ -202,8 +202,8 @@ def condensed_distances(
             n_agree, n_seen = count_all(left, right)
         else:
             n_agree, n_seen = np.empty((2, len(left), len(right)))
-            of_partitions = weights.offsets, weights.base_clusters, weights.partitions
-            weigh_tile(left, right, *of_partitions, n_agree, n_seen)
+            arguments = weights.offsets, weights.base_clusters, weights.partitions
+            weigh_tile(left, right, *arguments, n_agree, n_seen)
             total = float(weights.partitions.sum())
         upper = np.triu_indices(len(left), 1, len(right))
         return (1.0 - similarity(n_agree, n_seen, total, normalize))[upper]
@@ -291,10 +291,10 @@ def sample(
         provenance = {"sampled": "tiles", "tiles": tiles, "memory": budget}
     if out is not None:
         provenance["labels"] = ensemble.digest()
-        of_call = {**provenance, **amounts} | ({} if random_state is None else {"random_state": seed})
+        call = {**provenance, **amounts} | ({} if random_state is None else {"random_state": seed})
         stored = provenance_at(out, tables.KIND)
         if not overwrite and stored is not None and "sampled" in stored:
-            refuse_other(out, differences(stored, of_call))
+            refuse_other(out, differences(stored, call))
             logger.info("%s holds the finished result of this call: nothing is left to draw", out)
             return PairTable.open(out)
         refuse_existing(out, overwrite, tables.KIND)

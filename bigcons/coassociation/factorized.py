@@ -101,10 +101,10 @@ def in_order(S: np.ndarray, T: np.ndarray, order: np.ndarray) -> tuple[np.ndarra
     """Return copies of tables such as S and T with cluster ``order[k]`` as their ``k``-th."""
     first, second = order[np.array(np.tril_indices(order.size))]
     larger, smaller = np.maximum(first, second), np.minimum(first, second)
-    of_S, of_T = np.arange(S.shape[1]), np.arange(T.shape[1])
-    of_S[: order.size], of_T[: larger.size] = order, larger * (larger + 1) // 2 + smaller
+    s_order, t_order = np.arange(S.shape[1]), np.arange(T.shape[1])
+    s_order[: order.size], t_order[: larger.size] = order, larger * (larger + 1) // 2 + smaller
     take = partial(np.take, axis=1, mode="clip")
-    return take(S, of_S, out=in_lines(S.shape)), take(T, of_T, out=in_lines(T.shape))
+    return take(S, s_order, out=in_lines(S.shape)), take(T, t_order, out=in_lines(T.shape))
 
 
 def in_lines(shape: tuple[int, ...]) -> np.ndarray:

@@ -145,8 +145,8 @@ def did_matrix(
                 to_neighbor = to_nearest[u, j]
                 if exclude_self:
                     to_neighbor = np.where(nearest[u, j] == i + band.start, to_next[u, j], to_neighbor)
-                of_pairs = np.abs(distances[i, j] - to_neighbor)
-                total[i, j] += weight * increment_ratio(of_pairs, means[offsets[u] + labels[u, j]])
+                differences = np.abs(distances[i, j] - to_neighbor)
+                total[i, j] += weight * increment_ratio(differences, means[offsets[u] + labels[u, j]])
             return np.divide(total, divisors, out=total, where=divisors > 0)
 
         matrix, bands = np.empty((n, n)), row_blocks(n, max(PAIRS_PER_TASK // n, 1))

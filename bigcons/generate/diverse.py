@@ -212,7 +212,7 @@ def spectral(points: Points, numbers: Numbers, rng: Generator) -> Partitions:
     values, vectors = eigsh(affinity, k=max(numbers), which="LA", v0=start)
     vectors = vectors[:, np.argsort(values)[::-1]]
     rows = (unit_rows(vectors[:, :k]) for k in numbers)
-    return [fitted_kmeans(of_k, of_k.shape[1], rng, "random", n_init=10).labels_ for of_k in rows]
+    return [fitted_kmeans(columns, columns.shape[1], rng, "random", n_init=10).labels_ for columns in rows]
 
 
 def graph_partition(similarity: Similarity, points: Points, numbers: Numbers, rng: Generator) -> Partitions:
@@ -308,7 +308,7 @@ CLUSTERERS: dict[str, Clusterer] = {
     "kmeans-cosine": partial(k_means, unit_rows),
     "kmeans-correlation": partial(k_means, unit_deviations),
     "kmeans-jaccard": jaccard_k_means,
-    **{f"graph-{name}": partial(graph_partition, of_points) for name, of_points in SIMILARITIES.items()},
+    **{f"graph-{name}": partial(graph_partition, closeness) for name, closeness in SIMILARITIES.items()},
     "som": self_organizing_map,
     "hypergraph": hypergraph_of_features,
     "random": random_labels,

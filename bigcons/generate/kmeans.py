@@ -632,6 +632,6 @@ def make_plan(
     available = budget.n_bytes - data.held_bytes
     while fixed + block_rows * row_bytes > available and block_rows > scheme.segment_rows:
         block_rows //= 2
-    of_thread = max(task, block_rows * row_bytes // engine.in_flight)
-    engine.check_limits(scheme.name, PROCESS_BYTES + pool + centers, of_thread)
+    thread_bytes = max(task, block_rows * row_bytes // engine.in_flight)
+    engine.check_limits(scheme.name, PROCESS_BYTES + pool + centers, thread_bytes)
     return int((available - base) // task), block_rows

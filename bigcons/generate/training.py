@@ -390,8 +390,8 @@ def measure(
         )
     for code, start in zip(encoding.columns, encoding.starts, strict=False):
         if code.kind in (CATEGORY, HASHED):  # the columns of a category share the variance of one number
-            of_column = slice(start, start + code.width)
-            deviation[of_column] = np.sqrt(moments.squares[of_column].sum() / n)
+            span = slice(start, start + code.width)
+            deviation[span] = np.sqrt(moments.squares[span].sum() / n)
     # A gap is as far from known values as these are from each other on average, d, so that the mean over all
     # pairs is d (1 - share^2); of one known value, gaps are a boolean.
     shares = 1.0 - moments.n[gaps] / n
@@ -479,20 +479,20 @@ def train_centers(
     sets, trained = scheme.sets(), []
     train = partial(train_set, scheme, subset.rows(0, scheme.n_objects), points, sample_rows)
     with quiet_scikit_learn(), progress("train partitions", len(sets), "sets of centers") as listener:
-        for of_set in map_sets(train, sets):
-            trained.append(of_set)
+        for table in map_sets(train, sets):
+            trained.append(table)
             listener.advance(1)
     set_of, squares = np.empty(scheme.n_partitions, np.int64), np.ones((len(sets), width))
     clusters = [np.empty(0, np.int64)] * scheme.n_partitions
-    for s, (partitions, of_set) in enumerate(zip(sets, trained, strict=True)):
+    for s, (partitions, table) in enumerate(zip(sets, trained, strict=True)):
         set_of[list(partitions)] = s
         for column, u in enumerate(partitions, width + 1):
-            clusters[u] = np.unique(of_set[:, column].astype(np.int64), return_inverse=True)[1]
+            clusters[u] = np.unique(table[:, column].astype(np.int64), return_inverse=True)[1]
         weights = scheme.weights(partitions[0])
         if weights is not None:
             squares[s] = weights.astype(np.float64) ** 2
     squares = squares if (squares != 1.0).any() else squares[:1]
-    centers = Centers.from_arrays([of_set[:, : width + 1] for of_set in trained], set_of, clusters, squares)
+    centers = Centers.from_arrays([table[:, : width + 1] for table in trained], set_of, clusters, squares)
     n_chosen = min(points.shape[0], 10_000, max((1 << 22) // width, 1))
     sampled = points[np.arange(n_chosen) * points.shape[0] // n_chosen]
     nearest = centers.label(sampled, np.ones((len(sets), n_chosen), bool))[1]

@@ -379,12 +379,12 @@ def parts_of(ids: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def digest_of_ids(blocks: Iterable[Any]) -> tuple[str, int]:
     """Return the digest of ids in blocks, as of all in one, and the bytes of their text, if they are text."""
-    of_ends = of_text = n_text = 0
+    ends_crc = text_crc = n_text = 0
     for block in blocks:
         ends, text = parts_of(block, n_text)
         n_text += len(text)
-        of_ends, of_text = zlib.crc32(ends.data, of_ends), zlib.crc32(text.data, of_text)
-    return f"{of_ends:08x}{of_text:08x}", n_text
+        ends_crc, text_crc = zlib.crc32(ends.data, ends_crc), zlib.crc32(text.data, text_crc)
+    return f"{ends_crc:08x}{text_crc:08x}", n_text
 
 
 # Reading

@@ -98,9 +98,9 @@ class Encoding:
         and for negative numbers that may be labels.
         """
         if len(self._unusual) > 1:
-            two = " and ".join(map(str, sorted(self._unusual)[:2]))
+            examples = " and ".join(map(str, sorted(self._unusual)[:2]))
             raise InvalidInputError(
-                f"partition {self.name!r} has the labels {two}, and negative numbers mean missing; pass "
+                f"partition {self.name!r} has the labels {examples}, and negative numbers mean missing; pass "
                 "missing=[] (--missing '') if they are labels, or in missing= (--missing) what is missing."
             )
         values, labels = self.values, self._labels_of_texts() if self._texts else []
@@ -470,19 +470,19 @@ def counts_of(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray, li
 
 def rechunk(blocks: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
     """Regroup consecutive blocks into blocks of exactly ``rows`` rows (the last may be smaller)."""
-    waiting: list[np.ndarray] = []
+    queue: list[np.ndarray] = []
     n_waiting = 0
     for block in blocks:
         while n_waiting + len(block) >= rows:
             head = block[: rows - n_waiting]
-            yield np.concatenate([*waiting, head]) if waiting else head
+            yield np.concatenate([*queue, head]) if queue else head
             block = block[len(head) :]
-            waiting, n_waiting = [], 0
+            queue, n_waiting = [], 0
         if len(block):
-            waiting.append(block)
+            queue.append(block)
             n_waiting += len(block)
-    if waiting:
-        yield np.concatenate(waiting)
+    if queue:
+        yield np.concatenate(queue)
 
 
 def label_dtype(n_clusters: Iterable[int]) -> np.dtype:
@@ -588,23 +588,23 @@ def are_other_rows(names: Any, other_names: Any) -> bool:
             rows = rows.hold().values.to_numpy(zero_copy_only=False)
         array = rows.to_numpy() if hasattr(rows, "nlevels") else np.asarray(rows)
         arrays.append(array if array.dtype.kind in "iu" else array.astype(object))
-    one, two = arrays
-    if np.array_equal(one, two):
+    first, second = arrays
+    if np.array_equal(first, second):
         return False
     is_default = any(np.array_equal(array, np.arange(len(array))) for array in arrays)
-    return not is_default or set(one.tolist()) == set(two.tolist())
+    return not is_default or set(first.tolist()) == set(second.tolist())
 
 
-def refuse_other_rows(a: str, of_a: Any, b: str, of_b: Any) -> None:
+def refuse_other_rows(a: str, a_rows: Any, b: str, b_rows: Any) -> None:
     """Raise InvalidInputError for `are_other_rows`; ``a`` and ``b`` say whose names they are."""
-    if not are_other_rows(of_a, of_b):
+    if not are_other_rows(a_rows, b_rows):
         return
-    if not hasattr(of_a, "nlevels"):
-        a, of_a, b, of_b = b, of_b, a, of_a
+    if not hasattr(a_rows, "nlevels"):
+        a, a_rows, b, b_rows = b, b_rows, a, a_rows
     remedy = ""
-    if hasattr(of_a, "nlevels"):
-        in_order = f"{a}.sort_index()" if isinstance(of_b, range) else f"{a}.loc[the ids of {b}]"
-        in_order = f"{a}.loc[{b}.index]" if hasattr(of_b, "nlevels") else in_order
+    if hasattr(a_rows, "nlevels"):
+        in_order = f"{a}.sort_index()" if isinstance(b_rows, range) else f"{a}.loc[the ids of {b}]"
+        in_order = f"{a}.loc[{b}.index]" if hasattr(b_rows, "nlevels") else in_order
         remedy = f", such as {in_order}, or {a}.to_numpy() if they are"
     raise InvalidInputError(
         f"{a} and {b} are of rows of other names, or in another order; pass them in one order{remedy}."

@@ -294,7 +294,7 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
             assigned[i] = -1
             continue
         sum_rows(rows, at, m, scores)
-        best = before = current[i]
+        best = previous = current[i]
         highest = scores[best] + bias[best] if best >= 0 else -np.inf
         for k in range(K):
             if scores[k] + bias[k] > highest + 1e-12 * (m + abs(scores[k])):
@@ -305,7 +305,7 @@ def assign(labels, offsets, table, bias, current, assigned, T, sizes, totals):
             counts[at[j] + np.uint64(best)] += 1.0
         sizes[best] += 1.0
         totals[0] += highest
-        totals[1] += best != before
+        totals[1] += best != previous
         totals[2] += m
         totals[3] += 1.0
 

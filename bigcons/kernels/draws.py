@@ -65,12 +65,12 @@ def keep_least(labels, partitions, starts, first, key, factors, keys, rows):
     for b in range(keys.shape[0]):
         limits[b + 1] = keys[b, last]
     for i in range(labels.shape[0]):
-        row, of_row = first + i, labels[i]
+        row, row_labels = first + i, labels[i]
         random[0] = key + np.uint64(row) * _GOLDEN
-        of_object = bits(random)
+        object_bits = bits(random)
         for p in range(np.uint64(partitions.size)):  # unsigned numbers need no check for < 0
-            label = np.int64(of_row[np.uint64(partitions[p])])
-            number = (of_object * factors[p]) >> shift
+            label = np.int64(row_labels[np.uint64(partitions[p])])
+            number = (object_bits * factors[p]) >> shift
             if number < limits[np.uint64((starts[p] + label + 1) * (label >= 0))]:
                 b, position = starts[p] + label, last
                 while position > 0 and keys[b, position - 1] > number:

@@ -52,18 +52,18 @@ def sweep(labels, offsets, z, by_label, by_partition, alpha, omega, sums, keep, 
             if labels[i, u] < 0:
                 continue
             b = offsets[u] + labels[i, u]
-            before = z[i, u]
-            move(by_label, by_partition, scale, counts, b, u, before, -1.0, omega, offsets)
+            source = z[i, u]
+            move(by_label, by_partition, scale, counts, b, u, source, -1.0, omega, offsets)
             total = 0.0
             for h in range(K):
                 total += (omega + by_label[b, h]) * scale[u, h] * (alpha + counts[h])
                 weight[h] = total
             threshold = uniform(random) * total
-            after = 0
-            while after < K - 1 and weight[after] <= threshold:
-                after += 1
-            z[i, u] = after
-            move(by_label, by_partition, scale, counts, b, u, after, 1.0, omega, offsets)
+            target = 0
+            while target < K - 1 and weight[target] <= threshold:
+                target += 1
+            z[i, u] = target
+            move(by_label, by_partition, scale, counts, b, u, target, 1.0, omega, offsets)
         if keep:
             for h in range(K):
                 sums[i, h] += np.float32(counts[h])

@@ -41,7 +41,7 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature
         if a < 0:
             continue
         m = 0
-        before = 0.0
+        baseline = 0.0
         for u in range(M):
             if labels[i, u] < 0:
                 continue
@@ -50,9 +50,9 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature
             cell, size = counts[a, base[m]], sizes[a, u]
             a_without[m] = A[u] + F[cell - 1] - F[cell]
             b_without[m] = B[u] + F[size - 1] - F[size]
-            before += weighted_nmi(A[u], B[u], C[u], n_seen[u], F)
+            baseline += weighted_nmi(A[u], B[u], C[u], n_seen[u], F)
             m += 1
-        weigh(counts, sizes, n_seen, F, C, a, partitions[:m], base, a_without, b_without, before, gains)
+        weigh(counts, sizes, n_seen, F, C, a, partitions[:m], base, a_without, b_without, baseline, gains)
         b = highest(gains, a) if temperature == 0.0 else draw_cluster(gains, temperature, random)
         if b == a:
             continue
@@ -71,8 +71,8 @@ def sweep(labels, offsets, codes, counts, sizes, n_seen, F, A, B, C, temperature
 
 
 @leaf
-def weigh(counts, sizes, n_seen, F, C, a, partitions, base, a_without, b_without, before, gains):
-    """Set ``gains`` (K,) to what an object of cluster ``a`` would gain over ``before`` in each cluster.
+def weigh(counts, sizes, n_seen, F, C, a, partitions, base, a_without, b_without, baseline, gains):
+    """Set ``gains`` (K,) to what an object of cluster ``a`` would gain over ``baseline`` in each cluster.
 
     ``partitions`` are the partitions that label it, ``base`` its base clusters there, and ``a_without`` and
     ``b_without`` the sums A and B of these partitions without it.
@@ -81,14 +81,14 @@ def weigh(counts, sizes, n_seen, F, C, a, partitions, base, a_without, b_without
         if b == a:
             gains[b] = 0.0
             continue
-        after = 0.0
+        score = 0.0
         for j in range(partitions.shape[0]):
             u = partitions[j]
             cell, size = counts[b, base[j]], sizes[b, u]
-            after += weighted_nmi(
+            score += weighted_nmi(
                 a_without[j] + F[cell + 1] - F[cell], b_without[j] + F[size + 1] - F[size], C[u], n_seen[u], F
             )
-        gains[b] = after - before
+        gains[b] = score - baseline
 
 
 @leaf

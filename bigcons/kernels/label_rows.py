@@ -42,20 +42,20 @@ def count_tile(left, right, n_agree, n_seen):
 
 
 @jit
-def weigh_tile(left, right, offsets, of_clusters, of_partitions, agree, seen):
+def weigh_tile(left, right, offsets, cluster_weights, partition_weights, agree, seen):
     """Fill ``agree`` and ``seen`` (rows of left, rows of right) float64 for every row with every row.
 
-    They are the summed weights ``of_clusters`` (n_base_clusters,) of the base clusters that have both rows,
-    and ``of_partitions`` (n_partitions,) of the partitions that label both.
+    They sum the ``cluster_weights`` (n_base_clusters,) of the base clusters that have both rows,
+    and ``partition_weights`` (n_partitions,) of the partitions that label both.
     """
     for a in range(left.shape[0]):
         for b in range(right.shape[0]):
             joined, labeled = 0.0, 0.0
             for u in range(left.shape[1]):
                 if left[a, u] >= 0 and right[b, u] >= 0:
-                    labeled += of_partitions[u]
+                    labeled += partition_weights[u]
                     if left[a, u] == right[b, u]:
-                        joined += of_clusters[offsets[u] + left[a, u]]
+                        joined += cluster_weights[offsets[u] + left[a, u]]
             agree[a, b], seen[a, b] = joined, labeled
 
 

@@ -150,18 +150,18 @@ def take_step(rows, fixed, j, u, v, length, neighbors, scratch, keys, items, pos
     for e in range(neighbors.shape[0]):
         i = neighbors[e]
         p, x, w = scratch[0, e], scratch[2, e], scratch[3, e]
-        after = w * slope(x, p + length * scratch[1, e])
+        new_slope = w * slope(x, p + length * scratch[1, e])
         if i >= n:
-            add_to_gradient(rows, j, after, fixed, i - n, K)
+            add_to_gradient(rows, j, new_slope, fixed, i - n, K)
             continue
-        before = w * slope(x, p)
-        change = after - before
+        old_slope = w * slope(x, p)
+        change = new_slope - old_slope
         for k in range(K):
-            rows[j, K + k] += after * rows[i, k]
+            rows[j, K + k] += new_slope * rows[i, k]
             rows[i, K + k] += change * rows[j, k]
         # the old gradient term used the old y_j, which `change` does not account for
-        rows[i, K + u] += before * length
-        rows[i, K + v] -= before * length
+        rows[i, K + u] += old_slope * length
+        rows[i, K + v] -= old_slope * length
         h = position[i]
         gap = kkt_gap(rows, i, K)
         if gap > keys[h]:

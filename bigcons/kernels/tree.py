@@ -270,8 +270,8 @@ def place(
             first = last
         for r in range(n_rows):
             i = start + r
-            before, scores = current[i], sums[0, r]
-            if before == UNPLACED or (before < 0 if fixed else n_labels[0, r] + n_labels[1, r] == 0):
+            previous, scores = current[i], sums[0, r]
+            if previous == UNPLACED or (previous < 0 if fixed else n_labels[0, r] + n_labels[1, r] == 0):
                 assigned[i] = -1
                 for k in range(K if memberships.shape[0] else 0):
                     memberships[i, k] = np.float32(1.0 / K)
@@ -286,17 +286,17 @@ def place(
                 )
             for k in range(K):
                 scores[k] += sums[1, r, k]
-            best = best_of(scores, prior, before)
+            best = best_of(scores, prior, previous)
             highest = temperature * (scores[best] + prior[best])
             mass = 0.0
             for k in range(K):
                 scores[k] = math.exp(temperature * (scores[k] + prior[k]) - highest)
                 mass += scores[k]
-            cluster = before if fixed else best
+            cluster = previous if fixed else best
             assigned[i] = cluster
             sizes[cluster] += 1.0
             totals[0] += highest + math.log(mass)
-            totals[1] += cluster != before
+            totals[1] += cluster != previous
             if has_confidence or memberships.shape[0]:
                 own_share, other, other_share = np.float32(scores[cluster] / mass), -1, np.float32(-1.0)
                 for k in range(K):
@@ -324,22 +324,22 @@ def place(
 
 
 @leaf
-def add_evidence(rates, without, at, m, before, scores, width):
+def add_evidence(rates, without, at, m, cluster, scores, width):
     """Add the rates of the ``m`` labels whose rows begin at ``at`` to ``scores``, without the object."""
     add_rows(rates, at, m, scores, width)
-    if before >= 0:
+    if cluster >= 0:
         total = 0.0
         for e in range(m):
-            total += without[at[e] + np.uint64(before)]
-        scores[before] += total
+            total += without[at[e] + np.uint64(cluster)]
+        scores[cluster] += total
 
 
 @leaf
-def best_of(scores, prior, before):
+def best_of(scores, prior, previous):
     """Return the cluster of the highest score with its prior: on a tie the one before, else the first."""
-    best, highest = before, -np.inf
-    if before >= 0:
-        highest = scores[before] + prior[before] + 1e-9  # which is more than rounding
+    best, highest = previous, -np.inf
+    if previous >= 0:
+        highest = scores[previous] + prior[previous] + 1e-9  # which is more than rounding
     for k in range(prior.shape[0]):
         if best < 0 or scores[k] + prior[k] > highest:
             best, highest = k, scores[k] + prior[k]

@@ -134,9 +134,9 @@ class _Methods(Mapping[str, "type[Any]"]):
         if key in faults:
             raise InvalidInputError(faults[key], parameter="method")
         kind = value if isinstance(value, type) else type(value)
-        of_class = {home.partition(":")[2]: method for method, home in _REGISTRY.items()}
+        method_names = {home.partition(":")[2]: method for method, home in _REGISTRY.items()}
         names = (*_REGISTRY, *installed)
-        raise UnknownMethodError(name, names, of_class.get(kind.__name__) or nearest(str(name), names))
+        raise UnknownMethodError(name, names, method_names.get(kind.__name__) or nearest(str(name), names))
 
     def __iter__(self) -> Iterator[str]:
         from bigcons.errors import warn_user

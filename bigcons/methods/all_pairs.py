@@ -342,8 +342,8 @@ def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
     worth = np.zeros(labels.shape[1])
     for u, column in enumerate(labels.T):
         if (column >= 0).any():  # the entropy is the mutual information of labels with themselves
-            of_rows, of_columns, joint = entropies(np.diag(np.bincount(column[column >= 0])))
-            worth[u] = np.maximum(of_rows + of_columns - joint, 0.0)
+            row_entropy, column_entropy, joint = entropies(np.diag(np.bincount(column[column >= 0])))
+            worth[u] = np.maximum(row_entropy + column_entropy - joint, 0.0)
     if not worth.any():
         return Weights.build(np.ones(worth.size), offsets)
     # an uninformative partition counts next to nothing, yet objects that no other partition labeled are

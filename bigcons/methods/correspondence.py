@@ -77,10 +77,10 @@ class Correspondence(ConsensusClusterer):
             table = incidence.one_hot(grouping.groups, K, times)
             resemblance = similarity @ table / incidence.divisors(table.sum(axis=0))
             nearest = np.where(grouping.groups >= 0, grouping.groups, resemblance.argmax(axis=1))
-        of_all, nearest_of_all = np.full((2, ensemble.n_base_clusters), -1)
-        of_all[counted], nearest_of_all[counted] = grouping.groups, nearest
-        voting = nearest_of_all if self._is_fine else of_all  # one to one, few of many are matched: all vote
-        self._parts = {"_groups": voting, "_nearest": nearest_of_all}
+        all_groups, all_nearest = np.full((2, ensemble.n_base_clusters), -1)
+        all_groups[counted], all_nearest[counted] = grouping.groups, nearest
+        voting = all_nearest if self._is_fine else all_groups  # one to one, few of many are matched: all vote
+        self._parts = {"_groups": voting, "_nearest": all_nearest}
         self._note_pass(grouping.objective)
         self.converged_: bool = grouping.is_settled
         if not grouping.is_settled:
@@ -96,7 +96,7 @@ class Correspondence(ConsensusClusterer):
             return place(ensemble.read(block.start, block.stop))
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)
-        self.meta_clusters_: np.ndarray = renumbered(of_all, self._order)
+        self.meta_clusters_: np.ndarray = renumbered(all_groups, self._order)
 
     @abstractmethod
     def _group(self, base: BaseClusters, seed: int, engine: Engine) -> tuple[Grouping, list[float]]:

@@ -76,9 +76,9 @@ class Evidence(ConsensusClusterer):
             n_bytes, is_sparse = agreement.condensed_bytes(n_rows, engine), False
             if self.linkage == "average":
                 # by the pairs in base clusters where these are few, 40 bytes each
-                of_joined = 40 * int((incidence_of(labels, ensemble.offsets).sum(axis=0) ** 2).sum())
-                is_sparse = of_joined < 4 * n_rows**2  # on any number of workers
-                n_bytes = of_joined if is_sparse else n_bytes
+                sparse_bytes = 40 * int((incidence_of(labels, ensemble.offsets).sum(axis=0) ** 2).sum())
+                is_sparse = sparse_bytes < 4 * n_rows**2  # on any number of workers
+                n_bytes = sparse_bytes if is_sparse else n_bytes
             n_bytes += rows.row_of_object.nbytes + 2 * labels.nbytes
             subject = f"the distances of {n_rows:,} distinct rows for linkage={self.linkage!r}"
             budget.check(n_bytes, subject, remedy)

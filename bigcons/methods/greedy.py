@@ -361,7 +361,7 @@ def average_criteria(
     """
     scores = np.full(len(offsets) - 1, np.nan)
     n_labels = float(np.trace(overlaps)) if criterion == "nmi" else None
-    n_clusters, of_tables = np.diff(offsets), SYMMETRIC[criterion]
+    n_clusters, function = np.diff(offsets), SYMMETRIC[criterion]
     for k in np.unique(n_clusters[candidates]):
         group = candidates[n_clusters[candidates] == k]
         # no batch of one: numpy would sum in another order, and equal partitions must score the same
@@ -375,7 +375,7 @@ def average_criteria(
                 tables = overlaps[rows[:, None, :, None], columns[:, None, :]]
                 sizes = tables.sum(axis=(0, 1))
                 tables[0, 0][sizes == 0] = 1.0  # avoids a table without objects; its weight is 0
-                values = of_tables(np.moveaxis(tables, (0, 1), (-2, -1)))
+                values = function(np.moveaxis(tables, (0, 1), (-2, -1)))
                 total += (values * sizes).sum(axis=1)
                 weight += sizes.sum(axis=1)
             # of the ANMI, the labels of objects that a candidate leaves out count 0

@@ -512,9 +512,9 @@ class MCLA(ConsensusClusterer):
         else:
             groups = cut_by_spectrum(jaccard, self.n_clusters, seed, times)
         groups = numbered(groups)
-        of_all = np.full(ensemble.n_base_clusters, -1)
-        of_all[counted] = groups
-        self._parts = {"_groups": of_all}
+        all_groups = np.full(ensemble.n_base_clusters, -1)
+        all_groups[counted] = groups
+        self._parts = {"_groups": all_groups}
         weights = repeated(jaccard, times)
         total, inside = float(weights.sum()), float(weights[groups[:, None] == groups].sum())
         self._note_pass(inside / total if total > 0 else 1.0)
@@ -533,7 +533,7 @@ class MCLA(ConsensusClusterer):
             return memberships
 
         self._publish(ensemble, read, survey.unlabeled, out, engine)
-        self.meta_clusters_: np.ndarray = renumbered(of_all, self._order)
+        self.meta_clusters_: np.ndarray = renumbered(all_groups, self._order)
 
     def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         offsets, weights = self._recoding.offsets, self._weights

@@ -120,7 +120,7 @@ class PassClusterer(ConsensusClusterer):
         results = 4 * K if self.info.soft else 0
         state, n_sampled = 8 * ensemble.n_base_clusters * (K + 8), start_rows(ensemble, K)
         n_bytes, result_bytes = label_bytes(ensemble, n_sampled), results if in_memory else 0
-        of_passes = MemoryPlan(
+        pass_plan = MemoryPlan(
             held=n_bytes + 4 * state + (n * (4 + 2 * carried + results) if in_memory else 0),
             per_block=block_label_bytes(ensemble) + rows * (2 * carried + 2 * results + 8) + 2 * state,
             per_result=state + rows * (result_bytes + 8),
@@ -128,8 +128,8 @@ class PassClusterer(ConsensusClusterer):
         start = 2 * state + n_sampled * carried
         first_rows = 8 * n_sampled * (2 * K + 8 if self.info.soft else 3 * ensemble.n_partitions)
         n_held = starts.n_held(self.n_init)
-        on_sample = MemoryPlan(n_bytes + n_held * start, state + 2 * start + first_rows, start)
-        plans = [of_passes, on_sample][: 1 + (n_held > 0)]
+        sample_plan = MemoryPlan(n_bytes + n_held * start, state + 2 * start + first_rows, start)
+        plans = [pass_plan, sample_plan][: 1 + (n_held > 0)]
         return max(plans, key=lambda plan: plan.n_bytes(engine, ensemble))
 
 

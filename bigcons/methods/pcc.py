@@ -216,9 +216,9 @@ class PCC(ConsensusClusterer):
         labels = ensemble.load() if keeps_labels(ensemble, engine) else ensemble
         partition_weights = weights.partitions if isinstance(weights, Weights) else None
         survey = take_survey(labels, engine, seed, problem.n_sampled, partition_weights)
-        unlabeled, larger, of_all, times, is_uniform = survey
+        unlabeled, larger, all_rows, times, is_uniform = survey
         rows = draw_rows(len(larger), N_SAMPLED, seed, "pcc.sample")
-        survey = Survey(unlabeled, larger[rows], of_all[rows], times[rows], is_uniform[rows])
+        survey = Survey(unlabeled, larger[rows], all_rows[rows], times[rows], is_uniform[rows])
         if isinstance(weights, str):
             weights = all_pairs.entropy_weights(survey.sample, ensemble.offsets)
         self._weights = weights
@@ -236,7 +236,7 @@ class PCC(ConsensusClusterer):
                 groups = searched.groups
             else:
                 groups = sample.groups(n_groups_for(K))
-            clusters = groups.cut(K).of_objects
+            clusters = groups.cut(K).labels
             return all_pairs.solve_sample(run, clusters, K, problem.n_init, weights, larger)
 
         with passes.open_workspace(out, engine, K) as (arrays, snapshots):

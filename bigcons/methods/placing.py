@@ -242,7 +242,7 @@ def open_placing(path: StorePath) -> Any:
     consensus = Consensus.open(path)
     consensus.read_placing()  # raises if there is nothing to place by
     source = str(consensus.provenance.get("ensemble"))
-    beside = f"{consensus.path.rstrip('/').rpartition('/')[0] or '.'}/{source.rpartition('/')[2]}"
+    sibling = f"{consensus.path.rstrip('/').rpartition('/')[0] or '.'}/{source.rpartition('/')[2]}"
     name = str(consensus.parameters.get("method"))
     solver = class_named(name)
     if solver is None:
@@ -254,7 +254,7 @@ def open_placing(path: StorePath) -> Any:
     plain = (bool, int, float, str)  # values that a store gives back as they were
     stored = consensus.parameters.items()
     model.set_params(**{n: value for n, value in stored if n in settable and isinstance(value, plain)})
-    model.take_placing(consensus, Ensemble.open(beside if is_store(beside) else source))
+    model.take_placing(consensus, Ensemble.open(sibling if is_store(sibling) else source))
     return model
 
 

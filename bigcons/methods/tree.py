@@ -262,8 +262,8 @@ class ConsensusTree(ConsensusClusterer):
                 clusters = placement.place(self._search.sample.all_labels, None).clusters + 1
                 in_sample = np.maximum(np.bincount(clusters, minlength=K + 1), 1)
                 times = np.append(0.0, np.exp(placement.prior)) / in_sample
-                of_leaf = np.bincount(self._search.groups.groups + 1, times[clusters])[1:]
-                objects = of_leaf * (self.tree_.objects.sum() / of_leaf.sum())
+                leaf_sizes = np.bincount(self._search.groups.groups + 1, times[clusters])[1:]
+                objects = leaf_sizes * (self.tree_.objects.sum() / leaf_sizes.sum())
                 self.tree_: ClusterTree = replace(self.tree_, objects=objects)
             self._publish_placed(run, placement, end.state["divisions"], survey, out)
         words = []
@@ -292,13 +292,13 @@ class ConsensusTree(ConsensusClusterer):
         if is_chosen:
             least = least_objects(groups.sizes)
         most_cut = K if is_chosen and min_size else max(min(2 * K, len(groups.sizes)), K)
-        is_whole, most = len(sample.all_labels) == n, 0
+        is_whole, n_best = len(sample.all_labels) == n, 0
         for n_cut in range(K, most_cut + 1):
             cut = groups.cut(n_cut, least, self._trees, share)
             if is_fixed and (divided := sample.divided(n_cut)) is not None:
                 cut = max(cut, divided, key=attrgetter("merit"))
             # a tree merges groups of objects that err with each other, or all with one of the clusters
-            clusters = grouping.most_probable(*labeled, cut.of_objects, left_out=True)
+            clusters = grouping.most_probable(*labeled, cut.labels, left_out=True)
             T, sizes = counts_of(sample.all_labels, offsets, clusters, n_cut, self._weights, sample.times)
             placement = Placement.fit(T, sizes, offsets, self._weights)
             placed = placement.place(sample.all_labels, clusters if is_whole else None).clusters
@@ -306,13 +306,13 @@ class ConsensusTree(ConsensusClusterer):
             is_winning = votes >= max(min_size, np.finfo(float).tiny)
             is_winning[votes.argmax()] = True
             winning = np.flatnonzero(is_winning)
-            if most < winning.size <= K:
-                most, tree, table, of_clusters = winning.size, cut.tree, T[:, winning], sizes[winning]
+            if n_best < winning.size <= K:
+                n_best, tree, table, best_sizes = winning.size, cut.tree, T[:, winning], sizes[winning]
                 chosen = np.where(np.isin(clusters, winning), np.searchsorted(winning, clusters), -1)
-            if most == K:
+            if n_best == K:
                 break
         if not is_whole:
-            return (np.pad(table, ((0, 0), (0, K - most))), np.pad(of_clusters, (0, K - most))), tree
+            return (np.pad(table, ((0, 0), (0, K - n_best))), np.pad(best_sizes, (0, K - n_best))), tree
         for block in run.blocks:
             run.arrays.write(0, block, chosen[block.start : block.stop, None].astype(np.int32))
         return None, tree
@@ -331,12 +331,12 @@ class ConsensusTree(ConsensusClusterer):
             groups = grouping.nearest_pivots(rows[labeled])
             centers = incidence.one_hot(groups, int(np.max(groups)) + 1).T @ rows[labeled]
             centers /= np.bincount(groups)[:, None]
-        of_groups, sizes = incidence.count_nearest(run, embedding, centers, len(centers), weights)
-        content = np.ascontiguousarray(of_groups.T), offsets, counts, np.ones(len(of_groups))
+        group_counts, sizes = incidence.count_nearest(run, embedding, centers, len(centers), weights)
+        content = np.ascontiguousarray(group_counts.T), offsets, counts, np.ones(len(group_counts))
         merged = Groups(groups, np.bincount(groups), *content, *grouping.merge_groups(*content))
         cut = merged.cut(K, trees=self._trees)
         inside = incidence.one_hot(cut.clusters, K)
-        return (of_groups @ inside, sizes @ inside), cut.tree
+        return (group_counts @ inside, sizes @ inside), cut.tree
 
     def _publish_placed(
         self, run: Run, placement: Placement, divisions: np.ndarray, survey: Survey, out: Output | None
@@ -379,13 +379,13 @@ class ConsensusTree(ConsensusClusterer):
         n_rows = min(n, grouping.rows_for(grouping.n_groups_for(K)))
         sample = 2 * n_rows * ensemble.row_bytes
         start = grouping.plan_bytes(ensemble, n_rows, min(grouping.n_groups_for(K), n_rows), K)
-        of_passes = MemoryPlan(
+        pass_plan = MemoryPlan(
             held=(n * (12 + result) if in_memory else 0) + (4 * state + tables + sample),
             per_block=block_label_bytes(ensemble) + rows * (16 + 2 * result) + 2 * state,
             per_result=state + rows * ((result if in_memory else 0) + 8),
         )
         groups = MemoryPlan(sample + start, block_label_bytes(ensemble), sample)
-        return max(of_passes, groups, key=lambda plan: plan.n_bytes(engine, ensemble))
+        return max(pass_plan, groups, key=lambda plan: plan.n_bytes(engine, ensemble))
 
     def _placer(self, parts: Mapping[str, np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
         offsets = self._recoding.offsets

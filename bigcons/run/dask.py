@@ -106,16 +106,16 @@ class DaskEngine:
         hosts = [w["host"] for address, w in self.workers.items() if not address.startswith("inproc://")]
         self.n_processes: int = 1 + max(Counter(hosts).values(), default=0)
 
-    def check_limits(self, name: str, of_process: int, of_thread: int) -> None:
+    def check_limits(self, name: str, per_process: int, per_thread: int) -> None:
         """Raise MemoryBudgetError for a worker whose memory limit, if it has one, is below what it needs.
 
-        This is ``of_process``, and ``of_thread`` for each thread.
+        This is ``per_process``, and ``per_thread`` for each thread.
         """
         # Dask gives a worker no more tasks, or ends it, at a share of its limit
         shares = [dask.config.get(f"distributed.worker.memory.{at}", False) for at in ("pause", "terminate")]
         share = min([float(share) for share in shares if share], default=1.0)
         for address, worker in self.workers.items():
-            limit, size = worker["memory_limit"], int((of_process + of_thread * worker["nthreads"]) / share)
+            limit, size = worker["memory_limit"], int((per_process + per_thread * worker["nthreads"]) / share)
             if 0 < limit < size:
                 raise errors.MemoryBudgetError(
                     f"{name} needs {format_size(size)} in Dask worker {address}, over its memory limit of "
@@ -286,14 +286,14 @@ async def _describe(client: distributed.Client) -> dict[str, dict[str, Any]]:
     A client that has lost it tries to connect again, as long as Dask is configured to, but has dropped all.
     """
     scheduler: Any = client.scheduler
-    asked = asyncio.ensure_future(scheduler.identity(n_workers=-1))
+    identity = asyncio.ensure_future(scheduler.identity(n_workers=-1))
     try:
-        while not (await asyncio.wait({asked}, timeout=0.1))[0]:
+        while not (await asyncio.wait({identity}, timeout=0.1))[0]:
             if client.status != "running":
                 raise OSError("the scheduler is lost")
-        return dict(asked.result()["workers"])
+        return dict(identity.result()["workers"])
     finally:
-        asked.cancel()
+        identity.cancel()
 
 
 def checked(

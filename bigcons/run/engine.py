@@ -45,7 +45,7 @@ class Engine(Protocol):
     shares_memory: bool = True
     """Whether tasks share the arrays of the calling process and may write to them."""
 
-    def check_limits(self, name: str, of_process: int, of_thread: int) -> None:  # noqa: ARG002
+    def check_limits(self, name: str, per_process: int, per_thread: int) -> None:  # noqa: ARG002
         """Raise MemoryBudgetError for a worker process that may not hold so many bytes."""
         return  # there is none
 
@@ -90,15 +90,15 @@ class ThreadsEngine(Engine):
                 stop_after = min(stop_after, position)
                 raise
 
-        waiting: deque[Future[Result]] = deque()
+        futures: deque[Future[Result]] = deque()
         with ThreadPoolExecutor(self.n_workers, thread_name_prefix="bigcons") as pool:
             try:
                 for position, item in enumerate(items):
-                    if len(waiting) == self.in_flight:
-                        yield waiting.popleft().result()
-                    waiting.append(pool.submit(run, position, item))
-                while waiting:
-                    yield waiting.popleft().result()
+                    if len(futures) == self.in_flight:
+                        yield futures.popleft().result()
+                    futures.append(pool.submit(run, position, item))
+                while futures:
+                    yield futures.popleft().result()
             finally:
                 stop_after = -1
 

@@ -68,8 +68,8 @@ class MemoryPlan(NamedTuple):
         ``remedy`` continues "raise it to X". Without ``memory``, data may take ``limit`` bytes. A Dask worker
         whose own limit is too small is refused, too.
         """
-        of_process = WORKER_BYTES + _reading_bytes(ensemble, 1, 1, is_sent=True)
-        engine.check_limits(name, of_process, self.per_block + 2 * self.per_result)
+        worker_bytes = WORKER_BYTES + _reading_bytes(ensemble, 1, 1, is_sent=True)
+        engine.check_limits(name, worker_bytes, self.per_block + 2 * self.per_result)
         total, processes = self.n_bytes(engine, ensemble), MemoryPlan(0).n_bytes(engine, ensemble)
         sizes = (format_size(n_bytes) for n_bytes in (total, processes, *self))
         logger.info("%s plan: %s: %s for processes, %s held, blocks of %s, results of %s", name, *sizes)
@@ -350,12 +350,12 @@ class Drawing:
         rows = np.union1d(block.rows_of(self._uniform_rows) + block.start, least[:, :-1][least[:, :-1] >= 0])
         return Drawn(rows, labels[rows - block.start], keys, least)
 
-    def add(self, one: Drawn, two: Drawn) -> Drawn:
-        """Return the objects drawn from the blocks of both, ``one`` before ``two``."""
-        keys, least = np.hstack([one.keys, two.keys]), np.hstack([one.least, two.least])
+    def add(self, left: Drawn, right: Drawn) -> Drawn:
+        """Return the objects drawn from the blocks of both, ``left`` before ``right``."""
+        keys, least = np.hstack([left.keys, right.keys]), np.hstack([left.least, right.least])
         order = np.argsort(keys, axis=1, kind="stable")[:, : self._shape[1]]
         keys, least = np.take_along_axis(keys, order, axis=1), np.take_along_axis(least, order, axis=1)
-        rows, labels = np.concatenate([one.rows, two.rows]), np.concatenate([one.labels, two.labels])
+        rows, labels = np.concatenate([left.rows, right.rows]), np.concatenate([left.labels, right.labels])
         is_kept = np.isin(rows, self._uniform_rows) | np.isin(rows, least[:, :-1])
         return Drawn(rows[is_kept], labels[is_kept], keys, least)
 

@@ -70,8 +70,8 @@ class NClustersChoice:
 
         Where there is not, the labels look like labels of a continuum, which has no clusters.
         """
-        of_several = evidence(self.table)[self.table["n_clusters"] > 1]
-        return bool((of_several > self.lifetime_of_one).any())
+        scores = evidence(self.table)[self.table["n_clusters"] > 1]
+        return bool((scores > self.lifetime_of_one).any())
 
     def row(self, n_clusters: int) -> dict[str, float]:
         """Return the evidence for one number of clusters."""
@@ -127,11 +127,11 @@ def node_sums(sides: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return sums
 
 
-def level_sums(sides: np.ndarray, of_nodes: np.ndarray) -> np.ndarray:
+def level_sums(sides: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the sums over 1, 2, ... clusters, (G, ...), of what each node of a tree has, (2 G - 1, ...)."""
     G = len(sides) + 1
-    changes = of_nodes[G:] - of_nodes[sides].sum(axis=1)
-    return np.cumsum([of_nodes[:G].sum(axis=0), *changes], axis=0)[::-1]
+    changes = values[G:] - values[sides].sum(axis=1)
+    return np.cumsum([values[:G].sum(axis=0), *changes], axis=0)[::-1]
 
 
 def numbers_of_large(sides: np.ndarray, sizes: np.ndarray, threshold: float) -> np.ndarray:
@@ -262,9 +262,9 @@ class ClusterTree:
         labeled = clusters >= 0
         numbers = np.unique(clusters[labeled], return_inverse=True)[1]
         clusters[labeled] = numbers
-        of_cluster = np.bincount(numbers, self.objects[labeled])
-        rank = np.empty(of_cluster.size + 1, np.int64)
-        rank[np.argsort(-of_cluster, kind="stable")], rank[-1] = np.arange(of_cluster.size), -1
+        cluster_sizes = np.bincount(numbers, self.objects[labeled])
+        rank = np.empty(cluster_sizes.size + 1, np.int64)
+        rank[np.argsort(-cluster_sizes, kind="stable")], rank[-1] = np.arange(cluster_sizes.size), -1
         return rank[clusters]
 
     def branches(self, n_clusters: int | None = None) -> dict[int, tuple[int, int]]:
@@ -350,8 +350,8 @@ class ClusterTree:
         n_clusters = self._numbers(self.sizes, least_objects(self.sizes))[1:]
         p_values = {}
         if self.p_values is not None:
-            of_number = np.append(np.nan, self.p_values[::-1])  # of 1, 2, ... clusters or more
-            p_values = {"p_value": pa.array(of_number[n_clusters - 1], from_pandas=True)}
+            p_column = np.append(np.nan, self.p_values[::-1])  # of 1, 2, ... clusters or more
+            p_values = {"p_value": pa.array(p_column[n_clusters - 1], from_pandas=True)}
         return pa.table(
             {
                 "split": np.arange(1, len(self.sizes)),

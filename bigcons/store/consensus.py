@@ -539,9 +539,9 @@ def _rows_before(new: Any, old: Any, n_new: int, n_old: int) -> np.ndarray:
     """Return the old row of each new object, (n_new,) int64, -1 of those that there were not."""
     import pyarrow.compute as pc
 
-    of_new, of_old = names_of_rows(new), names_of_rows(old)
-    if not (isinstance(of_new, Ids) and isinstance(of_old, Ids)):
-        refuse_other_rows("old", of_old, "new", of_new)
+    new_names, old_names = names_of_rows(new), names_of_rows(old)
+    if not (isinstance(new_names, Ids) and isinstance(old_names, Ids)):
+        refuse_other_rows("old", old_names, "new", new_names)
         if n_old > n_new:
             raise InvalidInputError(
                 f"the old labels are of {n_old:,} objects but the new ones of {n_new:,}; give ids to both, "
@@ -549,12 +549,12 @@ def _rows_before(new: Any, old: Any, n_new: int, n_old: int) -> np.ndarray:
             )
         return np.where(np.arange(n_new) < n_old, np.arange(n_new), -1)
     rows = None
-    if of_new.facts.dtype == of_old.facts.dtype:
-        rows = pc.index_in(of_new.hold().values, value_set=of_old.hold().values)
+    if new_names.facts.dtype == old_names.facts.dtype:
+        rows = pc.index_in(new_names.hold().values, value_set=old_names.hold().values)
     if rows is None or rows.null_count == len(rows):
         raise InvalidIdsError(
-            f"no {of_new.facts.name} of the new consensus is a {of_old.facts.name} of the old one; "
+            f"no {new_names.facts.name} of the new consensus is a {old_names.facts.name} of the old one; "
             "give consensuses of the same objects.",
-            column=of_new.facts.name,
+            column=new_names.facts.name,
         )
     return np.asarray(pc.fill_null(rows, -1))

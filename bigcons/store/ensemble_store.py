@@ -143,8 +143,8 @@ class StoredRows(Store):
         if not self.is_parquet:
             return reading_bytes(header.chunk_rows, header.n_columns * itemsize, self.dtype, n_threads)
         label_bytes = 20 + 4 * itemsize  # Parquet's 32 bits and levels, Arrow, codes
-        of_columns = header.chunk_rows * min(header.n_columns, _TOGETHER) * label_bytes
-        return n_processes * 25_000_000 + n_threads * (8_000 * len(header.names) + of_columns)
+        column_bytes = header.chunk_rows * min(header.n_columns, _TOGETHER) * label_bytes
+        return n_processes * 25_000_000 + n_threads * (8_000 * len(header.names) + column_bytes)
 
     def categories(self) -> Categories:
         """Return the original label values of every partition; None where values and labels are the same."""

@@ -158,11 +158,11 @@ class TrustSums(NamedTuple):
         from scipy.sparse import csr_array
 
         offsets, K = ensemble.offsets, self.sizes.size
-        of_partition = np.add.reduceat(self.table, offsets[:-1], axis=1)
+        coverage = np.add.reduceat(self.table, offsets[:-1], axis=1)
         n_known, n_assigned, n_shared = self.agreed
         jaccard = contingency.ratio(n_shared, n_known + n_assigned - n_shared, 0.0)
         # pairs of objects of two clusters, once for each partition that joins them, or labels both
-        counted = self.table.astype(np.float64), of_partition.astype(np.float64)
+        counted = self.table.astype(np.float64), coverage.astype(np.float64)
         joined, pairs = map(products_of_rows, map(csr_array, counted))
         for products, counts in ((joined, counted[0]), (pairs, counted[1])):
             np.fill_diagonal(products, contingency.pairs_of(counts).sum(axis=1))
@@ -170,7 +170,7 @@ class TrustSums(NamedTuple):
         cohesion, across = share.diagonal(), np.where(off_diagonal & (pairs > 0), share, -1.0)
         nearest, closest = across.argmax(axis=1), across.max(axis=1)
         has_other = closest >= 0
-        of_clusters = {
+        clusters = {
             "cluster": self.values,
             "size": self.sizes,
             "confidence": self.confidence / self.sizes,
@@ -182,19 +182,19 @@ class TrustSums(NamedTuple):
             "support": self.support.clusters,
             "division": np.where(has_other, self.support.divisions[np.arange(K), nearest], np.nan),
         }
-        n_labeled, names = of_partition.sum(axis=0), np.array([*ensemble.names, None], object)
+        n_labeled, names = coverage.sum(axis=0), np.array([*ensemble.names, None], object)
         rows, columns, joint = contingency.of_each(contingency.entropies, self.table, offsets)
         by_chance = (K - 1) * (np.diff(offsets) - 1) / (2.0 * np.maximum(n_labeled, 1))
         information = np.maximum(np.maximum(rows + columns - joint, 0.0) - by_chance, 0.0)
         hits = np.add.reduceat(contingency.pairs_of(self.table).sum(axis=0), offsets[:-1])
         joins = np.add.reduceat(contingency.pairs_of(self.table.sum(axis=0)), offsets[:-1])
-        in_cluster, in_all = contingency.pairs_of(of_partition).sum(axis=0), contingency.pairs_of(n_labeled)
+        in_cluster, in_all = contingency.pairs_of(coverage).sum(axis=0), contingency.pairs_of(n_labeled)
         adjusted_rand = contingency.adjusted_rand_of_pairs(hits, in_cluster, joins, in_all)
         index, references = contingency.adjusted_rand_of_partitions(self.sample, offsets)
         index = np.where(np.isnan(index), -np.inf, index)
         redundancy = index.max(axis=1)
         is_compared = np.isfinite(redundancy)
-        of_partitions = {
+        partitions = {
             "partition": names[:-1],
             "n_labeled": n_labeled,
             "n_clusters": np.diff(offsets),
@@ -206,7 +206,7 @@ class TrustSums(NamedTuple):
             "redundancy": np.where(is_compared, redundancy, np.nan),
             "most_alike": names[np.where(is_compared, references[index.argmax(axis=1)], -1)],
         }
-        return arrow_table(CLUSTER_COLUMNS, of_clusters), arrow_table(PARTITION_COLUMNS, of_partitions)
+        return arrow_table(CLUSTER_COLUMNS, clusters), arrow_table(PARTITION_COLUMNS, partitions)
 
 
 def two_largest(memberships: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -247,9 +247,9 @@ class Evidence:
         samples = [contingency.sampled_rows(ensemble), *([] if search is None else [search.rows])]
         K = values.size
         counts = contingency.count_with_partitions(ensemble, codes, K, engine, *samples)
-        table, sizes, parts, *of_samples = counts
+        table, sizes, parts, *sample_parts = counts
         table, sizes, sample = table[1:], sizes[1:], np.concatenate(parts)
-        clusters = [np.concatenate(parts) for parts in of_samples]
+        clusters = [np.concatenate(parts) for parts in sample_parts]
         rates = log_rates(table, sizes, ensemble.offsets)
         self.temperature: float = independent_share(sample, clusters[0], ensemble.offsets, table, *rates)
         placement = Placement.fit(table.T, sizes, ensemble.offsets, None)

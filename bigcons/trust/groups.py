@@ -156,7 +156,7 @@ class Cut(NamedTuple):
     """Mean over the pairs of objects in different clusters; 1 of clusters that no partition sees together."""
     merit: float
     """The product of the two, by which the best cut is chosen; rounded, so that rounding settles no tie."""
-    of_objects: np.ndarray
+    labels: np.ndarray
     """(rows,) int64: the clusters of the objects, -1 for those without labels."""
 
 
@@ -211,8 +211,8 @@ class Groups(NamedTuple):
                 clusters = np.where(is_large, is_large.cumsum() - 1, -1)[clusters]
             K, outside = int(clusters.max()) + 1, clusters < 0
             table, sizes = np.zeros((K + 1, self.table.shape[1])), np.zeros(K + 1)
-            for sums, of_groups in ((table, self.table), (sizes, self.sizes)):
-                np.add.at(sums, clusters, of_groups)  # the last of those in no cluster
+            for sums, group_sums in ((table, self.table), (sizes, self.sizes)):
+                np.add.at(sums, clusters, group_sums)  # the last of those in no cluster
             if outside.any():
                 rates = log_rates(table[:K], sizes[:K], self.offsets)[0]
                 rates *= np.repeat(self.counts, np.diff(self.offsets))[:, None]
@@ -231,10 +231,10 @@ class Groups(NamedTuple):
         nodes = node_sums(sides, self.table)
         sizes = np.add.reduceat(nodes, first, axis=1)
         n = np.where(sizes[-1] > 0, sizes[-1], 1.0)
-        of_rows = np.log(n) - level_sums(sides, xlogy(sizes, sizes)) / n
+        entropies = np.log(n) - level_sums(sides, xlogy(sizes, sizes)) / n
         joint = np.log(n) - level_sums(sides, np.add.reduceat(xlogy(nodes, nodes), first, axis=1)) / n
-        of_both = np.maximum(of_rows * joint[0], 0.0).round(12)  # a single cluster has the entropy of columns
-        return ratio(of_rows + joint[0] - joint, np.sqrt(of_both), 0.0) @ self.counts / self.counts.sum()
+        norms = np.maximum(entropies * joint[0], 0.0).round(12)  # a single cluster has the entropy of columns
+        return ratio(entropies + joint[0] - joint, np.sqrt(norms), 0.0) @ self.counts / self.counts.sum()
 
 
 class Sample:
@@ -312,12 +312,12 @@ class Sample:
             ones = np.ones(len(rows))
             centers, _ = move_centers(centers, lambda current: assign(rows, ones, current)[1], ROUNDS, 0.0)
             assigned, _ = assign(rows, ones, centers)
-        of_objects = np.full(self._labeled.size, -1)
-        of_objects[self._labeled] = np.unique(assigned, return_inverse=True)[1]
-        T, sizes = counts_of(self.labels, self.offsets, of_objects, int(of_objects.max()) + 1)
+        labels = np.full(self._labeled.size, -1)
+        labels[self._labeled] = np.unique(assigned, return_inverse=True)[1]
+        T, sizes = counts_of(self.labels, self.offsets, labels, int(labels.max()) + 1)
         if sizes.min() < fewest_objects(len(rows), n_clusters):
             return None
-        return Cut(of_objects, SPECTRUM, *quality(T.T.copy(), sizes, self.offsets, self.counts), of_objects)
+        return Cut(labels, SPECTRUM, *quality(T.T.copy(), sizes, self.offsets, self.counts), labels)
 
     def tables(
         self, n_groups: int, *, at_any_scale: bool = False
@@ -423,7 +423,7 @@ def nearest_centers(incidence: Any, offsets: np.ndarray, by_column: np.ndarray, 
     import scipy.sparse
 
     draw, n, diagonal = generator(SEED, "tree.groups"), int(incidence.shape[0]), scipy.sparse.diags_array
-    of_partition = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    partitions = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
     weighted = (incidence @ diagonal(by_column)).tocsr()
     rows = (incidence @ diagonal(np.sqrt(by_column))).tocsr()
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
@@ -437,9 +437,9 @@ def nearest_centers(incidence: Any, offsets: np.ndarray, by_column: np.ndarray, 
         seeds = np.append(seeds, new_seeds)
     centers = incidence[seeds].tocoo()
     for _ in range(2):
-        of_center = centers.row * (offsets.size - 1) + of_partition[centers.col]
-        squares = np.bincount(of_center, centers.data**2)
-        shares = centers.data / np.sqrt(squares[of_center])
+        cells = centers.row * (offsets.size - 1) + partitions[centers.col]
+        squares = np.bincount(cells, centers.data**2)
+        shares = centers.data / np.sqrt(squares[cells])
         center_of = scipy.sparse.csr_array((shares, (centers.col, centers.row)), (offsets[-1], seeds.size))
         groups = nearest_of_rows(weighted, center_of)[0]
         ones = np.ones(n), (groups, np.arange(n))

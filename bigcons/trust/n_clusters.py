@@ -228,13 +228,13 @@ def consensus_tree(
     with open_engine(client) as engine:
         data = as_ensemble(select(ensemble, id=id, columns=columns, drop=drop), soft=True)
         searched = search(data, engine, seed, weights=weights, memory=memory, purpose="the tree of clusters")
-        of_clusters = tree_of(searched, data.n_objects, grouping.TREES if tree is None else (tree,))
+        cluster_tree = tree_of(searched, data.n_objects, grouping.TREES if tree is None else (tree,))
         p_values = None
         if features is not None:
             observed, drawn = null_reference(data, features, n_draws, engine, seed)
-            p_values = p_values_of(observed, drawn, len(of_clusters.merges))[::-1].copy()
+            p_values = p_values_of(observed, drawn, len(cluster_tree.merges))[::-1].copy()
     placer = partial(place_all, data, Weights.parse(weights, data.offsets), searched)
-    return replace(of_clusters, p_values=p_values, placer=placer)
+    return replace(cluster_tree, p_values=p_values, placer=placer)
 
 
 class Search(NamedTuple):
@@ -293,9 +293,9 @@ def search(
         with progress(f"merge {n_groups:,} groups to choose n_clusters", 0):
             groups = sample.groups(n_groups, at_any_scale=True)
         n_found, heights = len(groups.table), groups.trees[grouping.DISTINCTNESS].heights[::-1]
-        of_level, lives = levels_of(groups)
-        by_number = np.bincount(of_level, lives)[2:]
-        longest = int(np.argmax(of_level == 2 + np.argmax(by_number))) + 1 if by_number.size else 1
+        levels, lives = levels_of(groups)
+        by_number = np.bincount(levels, lives)[2:]
+        longest = int(np.argmax(levels == 2 + np.argmax(by_number))) + 1 if by_number.size else 1
         cheap = int((grouping.MOST_PRODUCTS * n_found / np.count_nonzero(groups.table)) ** 0.5)
         is_full |= n_groups >= cheap or 2 * n_groups > n // LEAST_OBJECTS
         most_distinct = groups.distinct[np.isfinite(groups.distinct)].max(initial=0.0)
@@ -332,11 +332,11 @@ def judge(
     Without ``most``, a single cluster gives way to the best other number, if halves of the partitions
     agree on it more than half-way: even a continuum can be divided usefully.
     """
-    halves, (of_level, lives) = Halves.from_groups(groups, sample.labels), levels_of(groups)
+    halves, (levels, lives) = Halves.from_groups(groups, sample.labels), levels_of(groups)
     most_told = min(len(groups.table), max(n_groups // 2, 1))
-    is_told = of_level <= most_told
+    is_told = levels <= most_told
     half_way = HALF_WAY if most is None else np.inf
-    choice = choice_of_tree(halves, of_level[is_told], lives[is_told], least, most or most_told, half_way)
+    choice = choice_of_tree(halves, levels[is_told], lives[is_told], least, most or most_told, half_way)
     return Search(sample, groups, halves, choice, rows)
 
 
@@ -347,14 +347,14 @@ def tree_of(searched: Search, n_objects: int, trees: Sequence[str] = grouping.TR
     sides, heights = groups.trees[name]
     G = len(heights)
     merges = np.column_stack([sides, heights[1:], node_sums(sides, np.ones(G))[G:]])
-    of_leaf = np.bincount(groups.groups + 1, searched.sample.times, G + 1)[1:]
-    objects = of_leaf * (n_objects / len(searched.rows))
+    leaf_sizes = np.bincount(groups.groups + 1, searched.sample.times, G + 1)[1:]
+    objects = leaf_sizes * (n_objects / len(searched.rows))
     support = searched.halves.support(name)
     return ClusterTree(name, merges, groups.sizes, *support, choice, n_objects, objects)
 
 
 def choice_of_tree(
-    halves: Halves, of_level: np.ndarray, lives: np.ndarray, least: int, most: int, half_way: float
+    halves: Halves, levels: np.ndarray, lives: np.ndarray, least: int, most: int, half_way: float
 ) -> NClustersChoice:
     """Return the choice among numbers of clusters.
 
@@ -366,9 +366,9 @@ def choice_of_tree(
     heights, shared = groups.trees[distinctness].heights[::-1], groups.mutual_information(average)
     by_level, by_average = halves.agreement((distinctness, average), max(most, lives.size))
     quality = np.nan_to_num(by_average, nan=1.0)[:most] * shared[np.minimum(np.arange(most), shared.size - 1)]
-    agreed = np.where(of_level == 1, 1.0, by_level[: lives.size])
-    lifetime = np.bincount(of_level, lives, minlength=most + 1)
-    reproduced = np.bincount(of_level, lives * agreed, minlength=most + 1)
+    agreed = np.where(levels == 1, 1.0, by_level[: lives.size])
+    lifetime = np.bincount(levels, lives, minlength=most + 1)
+    reproduced = np.bincount(levels, lives * agreed, minlength=most + 1)
     lifetime[1] += halves.lifetime_of_one()
     reproduced[1] = lifetime[1]
     agreement = np.concatenate([[np.nan], by_level])[: lifetime.size]
@@ -394,12 +394,12 @@ def place_all(
     """Return the clusters (n_objects,) int32 of all objects, given those of the leaves (G,) of a cut."""
     n, K, offsets = ensemble.n_objects, int(clusters.max()) + 1, ensemble.offsets
     sample = searched.sample.all_labels
-    of_sample = np.append(clusters, -1)[searched.groups.groups]
+    cut_labels = np.append(clusters, -1)[searched.groups.groups]
     counts = np.ones(offsets.size - 1) if weights is None else weights.partitions
-    of_sample = grouping.most_probable(sample, offsets, counts, of_sample, left_out=True).astype(np.int32)
-    T, sizes = counts_of(sample, offsets, of_sample, K, weights, searched.sample.times)
+    cut_labels = grouping.most_probable(sample, offsets, counts, cut_labels, left_out=True).astype(np.int32)
+    T, sizes = counts_of(sample, offsets, cut_labels, K, weights, searched.sample.times)
     is_whole, blocks = len(sample) == n, ensemble.blocks()
-    labels = of_sample if is_whole else np.full(n, -1, np.int32)
+    labels = cut_labels if is_whole else np.full(n, -1, np.int32)
     with open_engine(client) as engine:
         for _ in range(1 if is_whole else 2):
             placement = Placement.fit(T, sizes, offsets, weights)
@@ -463,8 +463,8 @@ def null_reference(
     def evidence_in(points: np.ndarray) -> np.ndarray:
         """Return the largest evidence for 2, 3, ... clusters or more, 0 of more than are compared."""
         reference = make(points, **options, random_state=seed)
-        of_numbers = np.maximum(evidence(search(reference, engine, seed).choice.table), 0.0)
-        return np.append(np.maximum.accumulate(of_numbers[1:][::-1])[::-1], 0.0)
+        scores = np.maximum(evidence(search(reference, engine, seed).choice.table), 0.0)
+        return np.append(np.maximum.accumulate(scores[1:][::-1])[::-1], 0.0)
 
     drawn = np.empty(n_draws)
     with progress("draw references", n_draws + 1, "draws") as listener:
@@ -473,17 +473,17 @@ def null_reference(
         for number in range(n_draws):
             normal = generator(seed, "null.draws", number).normal(size=(len(points),) * 2)
             with one_thread(user_api="blas"):
-                of_one = center + normal @ deviations  # has the covariance of the points
-            drawn[number] = evidence_in(of_one)[0]
+                reference_points = center + normal @ deviations  # has the covariance of the points
+            drawn[number] = evidence_in(reference_points)[0]
             listener.advance(1)
     return observed, drawn
 
 
-def p_values_of(observed: np.ndarray, drawn: np.ndarray, most: int) -> np.ndarray:
+def p_values_of(observed: np.ndarray, drawn: np.ndarray, limit: int) -> np.ndarray:
     """Return the p-values of 2, 3, ... clusters or more, (most,), falling with what is drawn.
 
     The share of the draws, the sample counted among them, in which 2 clusters or more have as much
     evidence: a number is compared with the best number of every draw, so that all p-values hold at once.
     """
-    observed = np.append(observed, np.zeros(most))[:most]
+    observed = np.append(observed, np.zeros(limit))[:limit]
     return (1 + (drawn >= observed[:, None]).sum(axis=1)) / (1 + len(drawn))

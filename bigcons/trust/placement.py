@@ -114,11 +114,11 @@ class Placement:
         cls, parts: Mapping[str, np.ndarray], offsets: np.ndarray, n_clusters: int, weights: Weights | None
     ) -> Placement:
         """Return the placement of `parts`; raises KeyError or ValueError for others."""
-        of_clusters, table = (n_clusters,), (int(offsets[-1]), padded(n_clusters))
+        default, table = (n_clusters,), (int(offsets[-1]), padded(n_clusters))
         shapes = {"rates": table, "without": table, "temperature": (1,)}
         evidence: dict[str, Any] = {}
         for name in (*_EVIDENCE, "temperature"):
-            if parts[name].shape != shapes.get(name, of_clusters) or parts[name].dtype != float:
+            if parts[name].shape != shapes.get(name, default) or parts[name].dtype != float:
                 raise ValueError("arrays of other shapes")
             evidence[name] = parts[name]
         return cls(offsets, weights, **{**evidence, "temperature": float(parts["temperature"][0])})
@@ -210,10 +210,10 @@ def log_rates(table: np.ndarray, sizes: np.ndarray, offsets: np.ndarray) -> tupl
     """
     extra = EXTRA * sizes / sizes.sum()
     width = np.diff(offsets)
-    of_partition = np.repeat(np.add.reduceat(table, offsets[:-1], axis=1), width, axis=1)
+    partition_counts = np.repeat(np.add.reduceat(table, offsets[:-1], axis=1), width, axis=1)
     added = np.repeat(width, width) * extra[:, None]
-    rates = np.log((table + extra[:, None]) / (of_partition + added)).T
-    left_out = (np.maximum(table - 1, 0) + extra[:, None]) / (np.maximum(of_partition - 1, 0) + added)
+    rates = np.log((table + extra[:, None]) / (partition_counts + added)).T
+    left_out = (np.maximum(table - 1, 0) + extra[:, None]) / (np.maximum(partition_counts - 1, 0) + added)
     left_out = np.log(left_out).T
     return np.ascontiguousarray(rates), np.ascontiguousarray(left_out)
 
@@ -254,7 +254,7 @@ def independent_share(
     np.fill_diagonal(totals, -np.inf)
     following = totals.round(6).argmax(axis=1)  # round: rounding settles no tie
     weights = np.ones(M) if weights is None else weights
-    of_one = np.divide(1.0, weights, out=np.zeros(M), where=weights > 0)
+    inverses = np.divide(1.0, weights, out=np.zeros(M), where=weights > 0)
     if labels.dtype.kind == "f":
         expected, observed_variance = 0.0, 0.0
         for k in range(K):
@@ -263,14 +263,14 @@ def independent_share(
             evidence += rows**2 * (own_log_rates[:, k] - log_rates[:, k])
             evidence, is_seen = np.add.reduceat(evidence, offsets[:-1], axis=1), observed(rows, offsets)
             evidence -= is_seen * (evidence.sum(axis=0) / np.maximum(is_seen.sum(axis=0), 1))
-            expected += float(((evidence**2).sum(axis=0) * of_one).sum())
+            expected += float(((evidence**2).sum(axis=0) * inverses).sum())
             observed_variance += float((evidence.sum(axis=1) ** 2).sum())
         return float(min(ratio(expected, observed_variance, 1.0), 1.0))
     evidence = own_log_rates - np.take(log_rates, following, axis=1)
     counts = np.maximum(np.add.reduceat(table, offsets[:-1], axis=1).T, 1)
     means = np.add.reduceat(table.T * evidence, offsets[:-1], axis=0) / counts
     deviations = evidence - np.repeat(means, widths, axis=0)
-    variances = np.add.reduceat(table.T * deviations**2, offsets[:-1], axis=0) / counts * of_one[:, None]
+    variances = np.add.reduceat(table.T * deviations**2, offsets[:-1], axis=0) / counts * inverses[:, None]
     cells = np.arange(clusters.size), clusters
     observed_variance = ((incidence @ deviations)[cells] ** 2).sum()
     expected = (incidence @ np.repeat(variances, widths, axis=0))[cells].sum()

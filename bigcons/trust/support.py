@@ -140,15 +140,15 @@ class Halves(NamedTuple):
                 listener.advance(1)
         # pairs of objects in one cluster of both, and of each
         pairs_together = np.empty((3, len(self.pairs), len(names), limit))
-        for (number, pair), (of_name, name) in product(enumerate(self.pairs), enumerate(names)):
+        for (number, pair), (index, name) in product(enumerate(self.pairs), enumerate(names)):
             shared, n_merged = np.zeros((G, G)), [0, 0]
             rows = np.arange(2 * G - 1), np.arange(2 * G - 1)  # of the nodes in the tables
             np.add.at(shared, (placed[2 * number], placed[2 * number + 1]), 1.0)
             trees = pair[0].trees[name], pair[1].trees[name]
-            tables, of_sides = (shared, shared.T), (shared.sum(axis=1), shared.sum(axis=0))
-            joined = np.array([pairs_of(shared).sum(), *map(np.sum, map(pairs_of, of_sides))])
+            tables, totals = (shared, shared.T), (shared.sum(axis=1), shared.sum(axis=0))
+            joined = np.array([pairs_of(shared).sum(), *map(np.sum, map(pairs_of, totals))])
             for K in range(max(limit, G), 0, -1):
-                halves = enumerate(zip(trees, tables, of_sides, rows, strict=True))
+                halves = enumerate(zip(trees, tables, totals, rows, strict=True))
                 for half, (tree, table, sizes, row) in halves:
                     n_equal = np.count_nonzero(tree.heights[1:] < 1e-12)
                     for sides in tree.sides[n_merged[half] : max(G - K, n_equal)]:
@@ -161,7 +161,7 @@ class Halves(NamedTuple):
                             array[merged] = 0.0
                         n_merged[half] += 1
                 if limit >= K:
-                    pairs_together[:, number, of_name, K - 1] = joined
+                    pairs_together[:, number, index, K - 1] = joined
         in_both, in_one, in_other = pairs_together
         indices = adjusted_rand_of_pairs(in_both, in_one, in_other, pairs_of(groups.size))
         return np.asarray(np.maximum(indices.mean(axis=0), 0.0))
@@ -175,16 +175,16 @@ class Halves(NamedTuple):
         groups, tree = self.groups, self.groups.trees[grouping.DISTINCTNESS]
         is_several = numbers_of_large(tree.sides, groups.sizes, least_objects(groups.sizes)) > 1
         n_of_one = int(np.argmax(np.append(is_several, True)))  # levels until its outliers have fallen out
-        of_groups = tree.cut(n_of_one)
-        main = of_groups == np.argmax(np.bincount(of_groups, groups.sizes))
-        of_halves = (half.distinct for pair in self.pairs for half in pair)
-        of_all, *distances = (
-            np.where(np.isfinite(table), table, 0.0)[main][:, main] for table in (groups.distinct, *of_halves)
+        clusters = tree.cut(n_of_one)
+        main = clusters == np.argmax(np.bincount(clusters, groups.sizes))
+        tables = (half.distinct for pair in self.pairs for half in pair)
+        all_distances, *distances = (
+            np.where(np.isfinite(table), table, 0.0)[main][:, main] for table in (groups.distinct, *tables)
         )
         distinct = np.zeros(2)
-        for one, two in zip(distances[::2], distances[1::2], strict=True):
-            distinct += one.max() + two.max(), two.flat[one.argmax()] + one.flat[two.argmax()]
-        largest = float(of_all.max()) * float(ratio(distinct[1], distinct[0], 1.0))
+        for first, second in zip(distances[::2], distances[1::2], strict=True):
+            distinct += first.max() + second.max(), second.flat[first.argmax()] + first.flat[second.argmax()]
+        largest = float(all_distances.max()) * float(ratio(distinct[1], distinct[0], 1.0))
         return max(largest - float(tree.heights[-n_of_one]), 0.0)
 
     def of_clusters(self, clusters: np.ndarray, confidence: np.ndarray, n_clusters: int) -> ClusterSupport:
@@ -198,40 +198,40 @@ class Halves(NamedTuple):
         their labels, themselves left out, and naive Bayes, all clusters as probable beforehand; where labels
         do not tell, they stay.
         """
-        (groups, of_groups, table, offsets, counts, *_), K = self.groups, n_clusters
+        (groups, group_sizes, table, offsets, counts, *_), K = self.groups, n_clusters
         rows = np.flatnonzero(clusters >= 0)
         clusters, weights = clusters[rows], np.asarray(confidence, np.float64)[rows]
         halves = [half for pair in self.pairs for half in pair]
-        least = grouping.fewest_objects(int(of_groups.sum()), K)
+        least = grouping.fewest_objects(int(group_sizes.sum()), K)
         cuts = [
-            [(tree, tree.cut_large(K, of_groups, least)) for tree in half.trees.values()] for half in halves
+            [(tree, tree.cut_large(K, group_sizes, least)) for tree in half.trees.values()] for half in halves
         ]
         counted = Weights(counts, np.repeat(counts, np.diff(offsets)), offsets)
         objects = dict[bytes, np.ndarray]()
-        for key, top in {top.tobytes(): top for of_half in cuts for _, top in of_half}.items():
-            of_clusters = np.zeros((n := int(top.max()) + 1, table.shape[1]))
-            np.add.at(of_clusters, top, table)
-            placement = Placement.fit(of_clusters.T, np.bincount(top, of_groups, n), offsets, counted)
+        for key, top in {top.tobytes(): top for half_cuts in cuts for _, top in half_cuts}.items():
+            cluster_table = np.zeros((n := int(top.max()) + 1, table.shape[1]))
+            np.add.at(cluster_table, top, table)
+            placement = Placement.fit(cluster_table.T, np.bincount(top, group_sizes, n), offsets, counted)
             placement = replace(placement, prior=np.zeros(n))
             placed = placement.place(self.labels, np.append(top, -1)[groups])
             objects[key] = placed.clusters[rows]
         sizes, scores = np.bincount(clusters, weights, K), np.zeros((K, 1 + K))
         # of each cluster among all objects, and among those of it and of each
         total = np.column_stack([np.full(K, sizes.sum()), sizes[:, None] + sizes])
-        of_cluster = np.broadcast_to(sizes[:, None], total.shape)
+        size_table = np.broadcast_to(sizes[:, None], total.shape)
         with one_thread(user_api="blas"):
             proposals = [
-                proposed([(*cut, objects[cut[1].tobytes()]) for cut in of_half], clusters, weights, sizes)
-                for of_half in cuts
+                proposed([(*cut, objects[cut[1].tobytes()]) for cut in half_cuts], clusters, weights, sizes)
+                for half_cuts in cuts
             ]
-            for (in_one, one), (in_two, two) in zip(proposals[::2], proposals[1::2], strict=True):
+            for (in_one, first), (in_two, second) in zip(proposals[::2], proposals[1::2], strict=True):
                 is_shared = in_one & in_two
                 shared = np.bincount(clusters[is_shared], weights[is_shared], K)[:, None]
-                of_three = np.array([of_cluster, one, two])
+                triple = np.array([size_table, first, second])
                 # the mean share of the three in their intersection, and that of independent ones
-                share = ratio(3.0 * shared, of_three.sum(axis=0), 0.0)
-                chance = 3.0 * of_three.prod(axis=0)
-                chance = ratio(chance, of_three.sum(axis=0) * np.square(total), 0.0)
+                share = ratio(3.0 * shared, triple.sum(axis=0), 0.0)
+                chance = 3.0 * triple.prod(axis=0)
+                chance = ratio(chance, triple.sum(axis=0) * np.square(total), 0.0)
                 scores += ratio((share - chance).round(12), (1.0 - chance).round(12), float(K == 1))
         n_pairs = np.where(sizes > 0, len(self.pairs) or np.nan, np.nan)
         supports, divisions = scores[:, 0] / n_pairs, np.minimum(scores[:, 1:], scores[:, 1:].T)
@@ -258,8 +258,8 @@ def proposed(
     best, has_own, inside = np.full(K, -1.0), np.zeros(clusters.size, bool), np.zeros((K, K))
     for tree, top, placed in cuts:
         n, rows = int(top.max()) + 1, placed >= 0
-        of_nodes = node_sums(tree.sides, np.eye(n, dtype=bool)[top])
-        clades = of_nodes[tree.sides[len(top) - n :].T.ravel() if n > 1 else [-1]]
+        node_groups = node_sums(tree.sides, np.eye(n, dtype=bool)[top])
+        clades = node_groups[tree.sides[len(top) - n :].T.ravel() if n > 1 else [-1]]
         objects = np.bincount(placed[rows] * K + clusters[rows], weights[rows], n * K).reshape(-1, K)
         shared = clades @ objects
         likeness = ratio(2.0 * shared, shared.sum(axis=1)[:, None] + sizes, 0.0).round(12)
@@ -296,7 +296,7 @@ def reproduced(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
     sizes = inside[-1]
     for near, far in (sides.T, sides.T[::-1]):
         in_near, in_far = inside[near], inside[far]
-        of_near = in_near / np.maximum(n_objects[near] + sizes - in_near, 1.0)
-        of_far = (n_objects[far] - in_far) / np.maximum(n_objects[far] + n_objects[near] - in_near, 1.0)
-        best = np.maximum(best, np.minimum(of_near, of_far).max(axis=1))
+        near_match = in_near / np.maximum(n_objects[near] + sizes - in_near, 1.0)
+        far_match = (n_objects[far] - in_far) / np.maximum(n_objects[far] + n_objects[near] - in_near, 1.0)
+        best = np.maximum(best, np.minimum(near_match, far_match).max(axis=1))
     return best

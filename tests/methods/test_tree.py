@@ -207,7 +207,7 @@ def test_fine_base_clusters__are_grouped_by_all_objects(tmp_path):
     assert adjusted_rand(truth, model.labels_) > 0.95
     sample = ensemble.read_rows(np.arange(2000))
     by_sample = Sample(sample, ensemble.offsets).groups(100)
-    assert adjusted_rand(truth[:2000], by_sample.cut(8).of_objects) < 0.5
+    assert adjusted_rand(truth[:2000], by_sample.cut(8).labels) < 0.5
     threads = ConsensusTree(8, random_state=0, client=ThreadsEngine(3))
     threads.fit(ensemble, out=tmp_path / "consensus.zarr")
     np.testing.assert_array_equal(threads.labels_, model.labels_)

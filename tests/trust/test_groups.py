@@ -138,7 +138,7 @@ def test_cut__is_that_of_the_tree_with_the_better_score(labels, n_clusters, weig
     cut = found.cut(n_clusters)
     labeled = (labels >= 0).any(axis=1)
     assert ((found.groups >= 0) == labeled).all()
-    clusters = cut.of_objects
+    clusters = cut.labels
     assert ((clusters >= 0) == labeled).all()
     assert set(clusters[labeled]) <= set(range(n_clusters))
     for name, tree in found.trees.items():
@@ -184,7 +184,7 @@ def test_planted_classes__are_found(shares, missing, least):
         labels, truth = planted(shares, 1000, missing=missing, seed=seed)
         ensemble = Ensemble.from_labels(labels)
         groups = Sample(ensemble.read(0, 1000), ensemble.offsets).groups(60)
-        clusters = groups.cut(len(shares)).of_objects
+        clusters = groups.cut(len(shares)).labels
         labeled = clusters >= 0
         assert adjusted_rand(truth[labeled], clusters[labeled]) > least
 
@@ -217,14 +217,14 @@ def test_cut__at_a_least_size_has_as_many_clusters_of_it_and_leaves_smaller_ones
     sizes = np.bincount(cut.clusters[cut.clusters >= 0], groups.sizes[cut.clusters >= 0])
     assert sizes.size == 3
     assert sizes.min() > 150
-    assert (cut.of_objects[600:] == -1).all()
+    assert (cut.labels[600:] == -1).all()
     plain = groups.cut(3, 0)
     assert plain.clusters.tolist() == groups.trees[plain.tree].cut(3).tolist()
     assert np.bincount(plain.clusters, groups.sizes).min() < 5
     shared = groups.cut(3, trees=("average",), share=0.35)
-    assert np.flatnonzero(shared.of_objects < 0).tolist() == [600, 601, 602]
-    assert np.bincount(shared.of_objects[:600]).min() >= 0.35 * 603 / 3
-    joined = [np.append(shared.of_objects[:600], rest) for rest in product(range(3), repeat=3)]
+    assert np.flatnonzero(shared.labels < 0).tolist() == [600, 601, 602]
+    assert np.bincount(shared.labels[:600]).min() >= 0.35 * 603 / 3
+    joined = [np.append(shared.labels[:600], rest) for rest in product(range(3), repeat=3)]
     anmi = [naive.score(labels, clusters, groups.counts)[0] for clusters in joined]
     assert np.isclose(shared.anmi, anmi, rtol=0, atol=1e-9).any()  # they count in one of the clusters
 
