@@ -43,7 +43,7 @@ class StoredArray:
     ) -> None:
         """Take the folder of the array and, once it is written, the crc32c of its chunks.
 
-        ``check`` raises an error if what was read may be of two stores.
+        ``check`` raises an error if chunks that were read may be of two stores.
         """
         self.place = place
         self.chunks: tuple[int, ...] = array.chunks

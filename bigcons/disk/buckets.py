@@ -69,7 +69,7 @@ class BucketPlace:
         return self.stamp() is not None
 
     def is_dir(self) -> bool:
-        """Return whether no object has this key, so that it is that of a folder if it exists."""
+        """Return whether no object has this key, which is then the key of a folder, if it exists."""
         return not self.is_file()
 
     @contextmanager

@@ -4,8 +4,8 @@ Nothing is modified in place. A pass reads one generation of block arrays and wr
 are idempotent and a killed run resumes after its last complete pass. Generations that no snapshot refers to
 are dropped.
 
-Every file ends with a seal, by which one that is damaged, or whole but not the one asked for, is refused: of
-a block a hash of its run, generation, number and rows, of a snapshot one of its content.
+Every file ends with a seal, by which a file is refused that is damaged, or in the place of another. The seal
+of a block is a hash of its run, generation, number and rows, the seal of a snapshot a hash of its content.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Places: files and folders on a disk or in a bucket, how files are written there, locks, and what is left.
+"""Places: files and folders on a disk or in a bucket, how files are written there, locks, and leftovers.
 
 Paths and URLs become places only here. Places in a bucket are in `bigcons.disk.buckets`, which is imported
 when the first URL is opened.

@@ -1,4 +1,4 @@
-"""Columns: which of a table are read, which one identifies its rows, and what is missing in them.
+"""Columns of a table: which are read, which one identifies the rows, and which values are missing.
 
 Ids are whole numbers or text, all different, none missing.
 """
@@ -122,7 +122,7 @@ def select(
 
 
 def source_of(x: Any) -> Any:
-    """Return what was chosen from, as the user gave it."""
+    """Return the table that a choice is of, as the user gave it."""
     return x.source if isinstance(x, Selection) else x
 
 
@@ -230,7 +230,7 @@ class MissingRule(NamedTuple):
 
     @property
     def more_words(self) -> tuple[str, ...]:
-        """The texts and numbers that are missing besides those of the default, as text."""
+        """The texts and numbers that are missing besides the default ones, as text."""
         return tuple(sorted(self.words - DEFAULT_RULE.words))
 
     def label_of(self, text: str) -> str | None:
@@ -378,7 +378,7 @@ def parts_of(ids: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def digest_of_ids(blocks: Iterable[Any]) -> tuple[str, int]:
-    """Return the digest of ids in blocks, as of all in one, and the bytes of their text, if they are text."""
+    """Return the digest of ids, which does not depend on the blocks, and the bytes of their text, if any."""
     ends_crc = text_crc = n_text = 0
     for block in blocks:
         ends, text = parts_of(block, n_text)

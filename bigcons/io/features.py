@@ -52,11 +52,11 @@ class ColumnCode(NamedTuple):
     may_miss: bool = False
     """Whether text has a column for what is missing; of numbers, see `Scaling`."""
     missing: tuple[str, ...] = ()
-    """What is missing besides what is so by default, as text."""
+    """The values that are missing besides the default ones, as text."""
 
     @property
     def width(self) -> int:
-        """Number of columns that it becomes, but that of missing numbers."""
+        """Number of columns that the column becomes, without the one for missing numbers."""
         if self.kind not in _TEXTS:
             return 1
         return (LEVELS if self.kind == HASHED else len(self.levels)) + self.may_miss
@@ -339,7 +339,7 @@ def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
 
 
 def without_missing(values: np.ndarray, code: ColumnCode, dtype: np.dtype) -> np.ndarray:
-    """Return numbers with NaN where they are named as missing; ``dtype`` is that of the source."""
+    """Return numbers with NaN where they are named as missing; ``dtype`` is the type of the source."""
     if not code.missing:
         return values
     numbers = np.array([number for text in code.missing if (number := loose_number(text)) is not None])

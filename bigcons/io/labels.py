@@ -29,7 +29,7 @@ class Encoding:
 
     `add` takes the batches of a first pass, `finish` ends it, and `encode` encodes those of a second one; a
     batch is a column of any type, or what `plain_column` returned for it.
-    ``known`` values keep their codes; new ones come after them. With ``is_text`` (a file without types), text
+    ``known_values`` keep their codes; new ones come after them. With ``is_text`` (a file without types), text
     labels are numbers if all of them are.
 
     Attributes: ``name``, ``values``, ``categories`` (the values, or None if each is its own code), and
@@ -92,7 +92,7 @@ class Encoding:
         return self._numbers.nbytes + 150 * len(self._texts)
 
     def finish(self) -> Encoding:
-        """Return the encoding of what was added.
+        """Return the encoding of the labels that were added.
 
         Raises EmptyPartitionError if all labels are missing, and InvalidInputError for text beside numbers,
         and for negative numbers that may be labels.
@@ -635,7 +635,7 @@ def labels_of(result: Any) -> Any:
 class LabelColumn:
     """Labels ``(n_objects,)`` of a clustering, recoded to 0 .. n_clusters - 1 as they are read.
 
-    Of a fitted clusterer or a `Consensus`, those that were found; of an index, `row_names` are kept.
+    A fitted clusterer and a `Consensus` have labels; labels with an index keep it as `row_names`.
     """
 
     def __init__(self, name: str, labels: Any) -> None:
@@ -657,7 +657,7 @@ class LabelColumn:
 
     @cached_property
     def values(self) -> np.ndarray:
-        """The different labels ``(n_clusters,)``, ascending: those of codes 0, 1, ..."""
+        """The different labels ``(n_clusters,)``, ascending; label k has code k."""
         return self._encoding.values
 
     def codes(self, start: int, stop: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Sources: names of columns, batches of rows, and ids. All that a user holds is opened as one.
+"""Sources: names of columns, batches of rows, and ids. All data of a user are opened as a source.
 
 A batch is a matrix of numpy or SciPy, or the list of its columns, of numpy or Arrow. pandas, polars, dask,
 Arrow and AnnData are known by the module of their types or by what they offer, so none is imported here.
@@ -432,7 +432,7 @@ _INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
 def _of_pandas(schema: pa.Schema, key: str) -> list[Any]:
-    """Return a list of the metadata of pandas; without metadata, or of others' of this name, it is empty."""
+    """Return a list of the metadata of pandas; empty without metadata, or if others use the name."""
     with suppress(ValueError, LookupError, TypeError, RecursionError):
         stored = json.loads((schema.metadata or {})[b"pandas"])[key]
         return stored if isinstance(stored, list) else []
@@ -458,7 +458,7 @@ def dask_source(collection: Any, where: str) -> Source:
     The number of rows may be unknown.
     """
     kind, is_array = type(collection).__name__, hasattr(collection, "numblocks")
-    if kind == "Delayed" or getattr(collection, "ndim", 0) != 2:  # the former has any attribute
+    if kind == "Delayed" or getattr(collection, "ndim", 0) != 2:  # a Delayed has any attribute
         raise InvalidInputError(
             f"{where} has type dask {kind}; pass a matrix, such as dask.array.from_delayed(x, shape, dtype)."
         )
@@ -490,7 +490,7 @@ def dask_source(collection: Any, where: str) -> Source:
     whole.types = frame_source(collection._meta_nonempty, where).types
     index = collection.index
     whole.index = Source(where, [index.name or INDEX], 1, lengths, partial(load, of_index=True))
-    # other numbers are those that dask gives to rows
+    # dask gives numbers to rows without names
     whole.is_named = index.name is not None or index.dtype.kind not in "iu"
     return whole
 
@@ -575,7 +575,7 @@ def open_files(paths: Sequence[File], role: str, choice: Selection, where: str |
 
 
 def refuse_bucket(path: StorePath | File) -> None:
-    """Raise InvalidInputError for a URL of what is read from a disk only."""
+    """Raise InvalidInputError for a URL of data that are read from a disk only."""
     if not isinstance(place := place_of(path), DiskPlace):
         raise InvalidInputError(f"{place} cannot be read from a bucket; copy it, or use Parquet.")
 

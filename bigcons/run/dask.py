@@ -42,7 +42,7 @@ REFRESH_SECONDS = 2.0
 """How long a wait, or a map, goes on before it looks at the workers."""
 
 _answers: WeakKeyDictionary[distributed.Client, dict[str, Any]] = WeakKeyDictionary()
-"""Futures of what is wrong with each worker, by its address: "" if nothing is."""
+"""Futures of the fault of each worker, by its address: "" if it has none."""
 
 # As text, because a worker without bigcons dies when it unpickles one of its tasks, and one with another
 # Python when it runs bytecode of this one. Dask's get_versions reads bigcons' metadata, which need not match
@@ -107,9 +107,9 @@ class DaskEngine:
         self.n_processes: int = 1 + max(Counter(hosts).values(), default=0)
 
     def check_limits(self, name: str, per_process: int, per_thread: int) -> None:
-        """Raise MemoryBudgetError for a worker whose memory limit, if it has one, is below what it needs.
+        """Raise MemoryBudgetError for a worker whose memory limit, if it has one, is too low.
 
-        This is ``per_process``, and ``per_thread`` for each thread.
+        A worker needs ``per_process`` bytes, and ``per_thread`` for each thread.
         """
         # Dask gives a worker no more tasks, or ends it, at a share of its limit
         shares = [dask.config.get(f"distributed.worker.memory.{at}", False) for at in ("pause", "terminate")]

@@ -32,7 +32,7 @@ Sums = TypeVar("Sums")
 
 
 class Engine(Protocol):
-    """Interface of the engines, and base of those of this process."""
+    """Interface of all engines, and base class of the engines in this process."""
 
     name: str
     """For logs."""
@@ -50,7 +50,7 @@ class Engine(Protocol):
         return  # there is none
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-        """Yield ``task(item)`` for every item, in the order of the items. Closing cancels what is queued."""
+        """Yield ``task(item)`` for every item, in the order of the items. Closing cancels queued items."""
 
 
 class SerialEngine(Engine):
@@ -220,7 +220,7 @@ def fold(
     *,
     progress: Progress | str | None = None,
 ) -> Sums:
-    """Return ``sums_of_block`` of all blocks combined: within groups first, then those of the groups.
+    """Return ``sums_of_block`` of all blocks combined: first within groups of blocks, then over the groups.
 
     A worker combines a group of consecutive blocks in their order, and returns one result. A group has a 40th
     of the blocks left, at most 8: few results are collected, and workers finish together
@@ -263,7 +263,7 @@ def fold(
 _blas_lock = threading.Lock()
 _n_inside = 0
 _limit: Any = None
-"""That of the process, while any thread is inside."""
+"""The limit of the process, while any thread is inside."""
 
 
 @contextmanager
@@ -277,7 +277,7 @@ def one_thread(*, user_api: str | None = None) -> Iterator[None]:
     Parameters
     ----------
     user_api : {'blas', 'openmp'}, default=None
-        The one to limit; both by default.
+        The threads to limit; both kinds by default.
     """
     global _n_inside, _limit
     pools = _thread_pools(user_api == "blas")

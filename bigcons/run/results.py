@@ -154,7 +154,7 @@ class Results:
                 reports = self._map(write, "results, largest clusters first")
 
     def codes_of(self, labels: Any) -> tuple[Callable[[int, int], np.ndarray], np.ndarray]:
-        """Return what gives ``labels`` in a range as numbers without gaps, and the labels (K,) of these."""
+        """Return what reads ranges of ``labels`` as numbers without gaps, and the labels (K,) of these."""
         values = np.flatnonzero(self.sizes)
         code_of = np.full(self.n_clusters + 1, -1)  # the last entry is that of -1
         code_of[values] = np.arange(values.size)
@@ -327,7 +327,7 @@ def finished_run(out: str | os.PathLike[str]) -> Consensus | None:
 def clear_finished(output: Output) -> None:
     """Remove the checkpoints of a run that was killed after its result was committed, on a disk.
 
-    Those of another run, which is to replace the result, and of one that is still running stay.
+    Checkpoints of another run, which is to replace the result, and of a run at work stay.
     """
     folder = partial_folder(output.path)
     if isinstance(folder, DiskPlace) and folder.exists():

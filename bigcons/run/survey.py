@@ -233,7 +233,7 @@ def dissenting(sample: np.ndarray) -> np.ndarray:
 
 
 def warn_of_dissent(survey: Survey, ensemble: Ensemble, weights: np.ndarray | None, remedy: str) -> None:
-    """Warn of partitions that agree with nobody, of those of weight > 0, by the sample of the survey.
+    """Warn of partitions of weight > 0 that agree with no other, by the sample of the survey.
 
     Of more than a thousand partitions, as many are judged.
     """

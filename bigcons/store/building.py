@@ -90,7 +90,7 @@ def content_of(
     chunk_rows: int | None = None,
     generator: Generator | None = None,
 ) -> Content:
-    """Read a table of labels, or tables of memberships, once, and return what is to be held or stored.
+    """Read a table of labels, or tables of memberships, once, and return the content to hold or store.
 
     Other values come after these ``values``. Partitions of memberships that label no object are refused
     unless they ``may_be_empty``. Blocks fit in a ``budget``; one too small for chunks is refused.
@@ -247,7 +247,7 @@ def with_partitions(
     )
 
     def side_by_side() -> Iterator[np.ndarray]:
-        """Yield old columns and new ones; those of objects without a row are missing."""
+        """Yield old columns and new ones, which are missing for objects without a row."""
         new_blocks = blocks
         if rows is not None:
             labels = np.concatenate([*blocks])

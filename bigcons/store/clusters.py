@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LEAST_OBJECTS = 5
 """The fewest objects of a group, and of a cluster that counts where the number of clusters is looked for:
-`benchmarks/choosing_k.py` has what it leads to."""
+`benchmarks/choosing_k.py` has its effects."""
 
 HALF_WAY = 0.5
 """Agreement, adjusted for chance, half-way between chance and identity: below it, others would not agree."""
@@ -143,8 +143,8 @@ def evidence(table: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the evidence for numbers of clusters, as the ``table`` of `NClustersChoice` lists them.
 
     Lifetimes count as far as halves of the partitions find the same clusters, times the agreement. The rest
-    of a lifetime, in which each half divides the objects elsewhere, speaks for a continuum: that of a number
-    and of all smaller ones, whose clusters it divides, is taken off.
+    of a lifetime, in which each half divides the objects elsewhere, speaks for a continuum: the rests of a
+    number and of all smaller ones, whose clusters it divides, are taken off.
     """
     lifetime, agreement = table["lifetime"], table["agreement"]
     support = lifetime * np.where(np.isnan(agreement), 1.0, agreement)

@@ -451,7 +451,7 @@ class Matching(NamedTuple):
     """Objects with a label in both whose number has changed."""
     table: pa.Table
     """A row for each number: what became of it (event), split from or merged into which (other), its objects
-    now (size) and before (size_before), and those of both (shared)."""
+    now (size) and before (size_before), and the objects in both (shared)."""
 
     def __repr__(self) -> str:
         events = self.table["event"].to_pylist()
@@ -536,7 +536,7 @@ def match(new: Any, old: Any) -> Matching:
 
 
 def _rows_before(new: Any, old: Any, n_new: int, n_old: int) -> np.ndarray:
-    """Return the old row of each new object, (n_new,) int64, -1 of those that there were not."""
+    """Return the old row of each new object, (n_new,) int64, -1 of objects that were not there."""
     import pyarrow.compute as pc
 
     new_names, old_names = names_of_rows(new), names_of_rows(old)

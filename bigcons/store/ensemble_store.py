@@ -91,11 +91,11 @@ class Content(NamedTuple):
     """An ensemble that is ready to be held or stored, or what is appended to one."""
 
     header: Header
-    """With what is appended."""
+    """The header, with the appended objects or partitions counted."""
     categories: Categories
     blocks: Iterable[np.ndarray]
     """Labels ``(n_rows, n_partitions)`` or memberships ``(n_rows, n_base_clusters)``, in the order of the
-    objects; of an append those of the new objects, or of the new partitions."""
+    objects; of an append, only of the new objects, or of the new partitions."""
 
 
 # Reading
@@ -110,7 +110,7 @@ class StoredRows(Store):
         self.is_parquet: bool = self.head.is_parquet
         self._prefix = "_" if self.is_parquet else ""  # readers of Parquet pass over such names
         self._encodings: list[Encoding] = []
-        """Those of the partitions in Parquet, made when a label is looked up."""
+        """The encodings of partitions in Parquet, made when a label is looked up."""
         body = self.body
         with consistent(place):
             n_objects, chunk_rows, names = (body[name] for name in ("n_objects", "chunk_rows", "names"))
@@ -343,7 +343,7 @@ def part_name(number: int) -> str:
 
 
 def write_store(path: StorePath, content: Content, overwrite: bool) -> None:
-    """Store what is given as a new ensemble; the suffix tells if in Parquet."""
+    """Store a content as a new ensemble, in Parquet if the suffix says so."""
     with new_store(path, overwrite, KIND) as folder:
         write_ensemble(folder, content, is_parquet=names_parquet(path))
 
@@ -404,7 +404,7 @@ def _parts_writer(
     """Return the function that writes a chunk of rows, by its number, and their ids as a Parquet file.
 
     It appends the CRC-32 of the file's footer, which has the digests of both, to ``footers``, and returns
-    that of the rows.
+    the digest of the rows.
     """
     import pyarrow as pa
     from pyarrow import parquet

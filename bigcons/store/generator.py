@@ -159,7 +159,7 @@ class Generator:
         return Assigned(*map(np.concatenate, zip(*parts, strict=True)))
 
     def of_partitions(self, names: Sequence[str]) -> Generator | None:
-        """Return the generator of partitions with these names, in this order, without clusters of others.
+        """Return the generator of partitions with these names, in this order; unknown ones have no clusters.
 
         None if it generated none of them.
         """
@@ -268,7 +268,7 @@ class NewRows:
             yield block, values, is_known
 
     def warn(self) -> None:
-        """Warn of what has been counted."""
+        """Warn of the rows that have been counted."""
         where = self._features.where
         if self.n_unseen:
             texts = ", ".join(f"{name!r} in {n:,} row{'s' * (n > 1)}" for name, n in self.n_unseen.items())

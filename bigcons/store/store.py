@@ -34,7 +34,7 @@ Made = TypeVar("Made")
 
 @contextmanager
 def consistent(place: Place) -> Iterator[None]:
-    """Raise CorruptStoreError for what is inconsistent in a head, or a file beside the arrays."""
+    """Raise CorruptStoreError for an inconsistent head, or an inconsistent file beside the arrays."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -125,7 +125,7 @@ class Store:
         return ids
 
     def broken(self, fault: str, where: object = None) -> errors.CorruptStoreError:
-        """Return the error of what is wrong; raises StoreError if the store has changed meanwhile."""
+        """Return the error of a ``fault``; raises StoreError if the store has changed meanwhile."""
         self.check_unchanged()
         return corrupt(where or self.place, fault)
 
@@ -141,7 +141,7 @@ class Store:
         self.check_rest()
 
     def check_rest(self) -> None:
-        """Read the ids and what is besides the arrays, and compare the metadata of these with the head."""
+        """Read the ids and the files beside the arrays, and compare the arrays' metadata with the head."""
         for _ in () if self.ids is None else self.ids.blocks():
             pass
         for stored in self.arrays.values():  # which other tools read
@@ -239,7 +239,7 @@ def data_frame(table: Any, ids: Ids | None) -> Any:
 def write_ids(
     folder: Place, ids: Ids, n_objects: int, chunk_rows: int
 ) -> tuple[dict[str, Any], disk_arrays.ChunkSums]:
-    """Write ids block by block; return their entry of the head, and what was written."""
+    """Write ids block by block; return their entry of the head, and the sums of their chunks."""
     facts = ids.facts
     if ids.n_objects != n_objects:
         raise errors.InvalidIdsError(

@@ -142,7 +142,7 @@ class TrustSums(NamedTuple):
     sizes: np.ndarray
     """(K,) int64: the numbers of their objects."""
     table: np.ndarray
-    """(K, B) int64: how many of these are in each base cluster."""
+    """(K, B) int64: how many objects of each cluster are in each base cluster."""
     confidence: np.ndarray
     """(K,): the summed confidence."""
     agreed: np.ndarray

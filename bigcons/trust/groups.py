@@ -57,8 +57,8 @@ from bigcons.trust.placement import log_rates
 from bigcons.weights import counts_of, incidence_of
 
 FIRST_GROUPS, N_GROUPS, GROUPS_PER_CLUSTER = 30, 60, 3
-"""Groups with which the search for a number of clusters begins; those of a number, and the fewest for each
-cluster of it: `benchmarks/tree_ablation.py` has others."""
+"""Groups with which the search for a number of clusters begins; groups for a given number, and the fewest
+for each of its clusters: `benchmarks/tree_ablation.py` has others."""
 
 N_ROWS, ROWS_PER_GROUP = 2000, 20
 """Objects of the sample, and the fewest for each group."""
@@ -93,11 +93,11 @@ of very different sizes in 20 partitions, with 8, 4 and 2 labels: .88, .89, .70 
 FEWEST_OBJECTS = 2
 """The fewest objects of the sample in a cluster of a given number, where a tree has as many: a lone one of
 more than ten objects a cluster is an outlier, which most partitions may set apart, rather than a cluster.
-`benchmarks/tree_ablation.py` has what is without it."""
+`benchmarks/tree_ablation.py` has the results without it."""
 
 LEAST_SHARE = 0.35
 """Of the mean size of clusters, what the smallest has at least where average link is cut into a given number
-and has as many: `benchmarks/tree_ablation.py` has other shares, `benchmarks/features.py` what is without."""
+and has as many: `benchmarks/tree_ablation.py` has other shares, `benchmarks/features.py` has none."""
 
 THETA = 0.4
 """Of the reliability of base clusters, as published."""
@@ -135,7 +135,7 @@ class Tree(NamedTuple):
         return np.unique(clusters, return_inverse=True)[1]
 
     def cut_large(self, n_clusters: int, sizes: np.ndarray, least: float) -> np.ndarray:
-        """Return the clusters (G,) where ``n_clusters`` have at least so many objects of groups' ``sizes``.
+        """Return the cut (G,) in which ``n_clusters`` have at least ``least`` objects, by groups' ``sizes``.
 
         Where a tree never has as many of these, it is cut at ``n_clusters``.
         """
@@ -195,11 +195,11 @@ class Groups(NamedTuple):
     """(G, G) distinctness of any two groups, NaN where no partition labels both; the diagonal is infinite."""
 
     def cut(self, n_clusters: int, least: int = 0, trees: Sequence[str] = TREES, share: float = 0.0) -> Cut:
-        """Return the best cut of ``trees`` into ``n_clusters``, that of average link if equal.
+        """Return the best cut of ``trees`` into ``n_clusters``, on a tie the cut of average link.
 
-        With ``least``, into so many clusters of at least so many objects, of average link also of at least a
-        ``share`` of their mean number; of any, where a tree never has as many of these. What is in smaller
-        ones is in no cluster, but counts in its most probable one. The mutual information is normalized by
+        With ``least``, clusters have at least so many objects, by average link also at least a ``share`` of
+        their mean number; a tree that never has as many such clusters is cut into any. Groups in smaller
+        clusters are in none, but count in their most probable one. The mutual information is normalized by
         the geometric mean of the entropies, and 0 of a partition of one cluster, or of objects of one.
         """
         cuts = []
@@ -409,7 +409,7 @@ def most_probable(
 
 
 def by_spectrum(n_rows: int, n_base_clusters: int, n_groups: int) -> bool:
-    """Return whether groups are found by the spectrum: not many, nor those of very many base clusters."""
+    """Return whether groups are found by the spectrum: few groups, and not very many base clusters."""
     return n_groups <= MOST_GROUPS and min(n_rows, n_base_clusters) <= N_ROWS
 
 
@@ -450,7 +450,7 @@ def nearest_centers(incidence: Any, offsets: np.ndarray, by_column: np.ndarray, 
 def nearest_of_rows(rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the column (rows,) of the largest entry of each row of a product, and that entry.
 
-    The product of two csr_arrays without negative entries; the first column of those that are equal to 1e-9.
+    The product of two csr_arrays without negative entries; of entries equal to 1e-9, the first column.
     """
     from bigcons.kernels.tree import find_nearest
 
@@ -506,7 +506,7 @@ def merge_groups(
 ) -> tuple[dict[str, Tree], np.ndarray]:
     """Return the trees of these names over groups by their table (G, B), weights (M,), reliabilities (B,).
 
-    Also what any two groups (G, G) cost in the last of them: of all, how distinct they are.
+    Also the costs (G, G) of any two groups in the last tree: of all trees, how distinct groups are.
 
     Groups that no partition sees together cost what two groups cost in the mean: nothing is known of them.
     """

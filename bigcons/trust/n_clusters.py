@@ -391,7 +391,7 @@ def choice_of_tree(
 def place_all(
     ensemble: Ensemble, weights: Weights | None, searched: Search, clusters: np.ndarray, client: object
 ) -> np.ndarray:
-    """Return the clusters (n_objects,) int32 of all objects, given those of the leaves (G,) of a cut."""
+    """Return the clusters (n_objects,) int32 of all objects, given the ``clusters`` (G,) of leaves."""
     n, K, offsets = ensemble.n_objects, int(clusters.max()) + 1, ensemble.offsets
     sample = searched.sample.all_labels
     cut_labels = np.append(clusters, -1)[searched.groups.groups]
@@ -427,9 +427,9 @@ def null_reference(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the evidence for clusters in a sample of the objects, and in draws of one Gaussian.
 
-    Of the sample, the largest for 2, 3, ... clusters or more, (most,); of each draw, that for 2 or more,
-    (n_draws,). Both are partitions as `bigcons.generate` made those of the ensemble of ``features``. Raises
-    InvalidInputError if it made none of them, or of other features.
+    Of the sample, the largest evidence for 2, 3, ... clusters or more, (most,); of each draw, the largest for
+    2 or more, (n_draws,). Both are partitioned as `bigcons.generate` partitioned ``features``. Raises
+    InvalidInputError if it did not make the ensemble, or made it of other features.
     """
     provenance = ensemble.provenance
     while "generator" not in provenance and "from" in provenance:
@@ -480,7 +480,7 @@ def null_reference(
 
 
 def p_values_of(observed: np.ndarray, drawn: np.ndarray, limit: int) -> np.ndarray:
-    """Return the p-values of 2, 3, ... clusters or more, (most,), falling with what is drawn.
+    """Return the p-values of 2, 3, ... clusters or more, (limit,), by what is ``drawn``.
 
     The share of the draws, the sample counted among them, in which 2 clusters or more have as much
     evidence: a number is compared with the best number of every draw, so that all p-values hold at once.

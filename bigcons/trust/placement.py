@@ -45,7 +45,7 @@ class ClusterSupport(NamedTuple):
 
     @classmethod
     def unknown(cls, n_clusters: int) -> ClusterSupport:
-        """Return what is known without halves."""
+        """Return the support without halves: not known."""
         return cls(np.full(n_clusters, np.nan), np.full((n_clusters, n_clusters), np.nan))
 
 
@@ -80,7 +80,7 @@ class Placement:
     rates: np.ndarray
     """(B, padded K): the log-probabilities of base clusters in each cluster, times their weights."""
     without: np.ndarray
-    """(B, padded K): what is added to those of the object's own cluster, as if it were in none."""
+    """(B, padded K): what is added to the rates of the object's own cluster, as if it were in none."""
     prior: np.ndarray
     """(K,): the log-probabilities of the clusters; -inf of those without objects."""
     support: np.ndarray
@@ -191,7 +191,7 @@ def trust_rows(
     second_confidence: np.ndarray,
     factor: np.ndarray,
 ) -> np.ndarray:
-    """Return what is known of objects, (rows,) `TRUST_ROW`: probabilities times the ``factor`` (K,).
+    """Return how far to trust objects, (rows,) `TRUST_ROW`: probabilities times the ``factor`` (K,).
 
     ``clusters`` (rows,) and ``second``: -1 for none.
     """
@@ -237,10 +237,10 @@ def independent_share(
     The evidence of the labels (rows, M) of a sample for their cluster, against the cluster that comes next on
     average, would vary within a cluster as much as the sum over its partitions if these were independent
     given the cluster. It varies more if they repeat each other, or if some objects are harder than others.
-    The share is the variance expected over that found, at most 1. ``table`` (K, B) as of `Evidence`, and the
-    rates (B, K) as in `log_rates`, each times the weight of its partition in ``weights`` (M,), which stands
-    for that many independent ones. Of soft clusterings, ``labels`` are memberships (rows, B), and variances
-    are those in the sample.
+    The share is the expected variance over the observed one, at most 1. ``table`` (K, B) as of `Evidence`,
+    the rates (B, K) as in `log_rates`, each times the weight of its partition in ``weights`` (M,), which
+    stands for that many independent ones. Of soft clusterings, ``labels`` are memberships (rows, B), and
+    the variances are measured in the sample.
     """
     labeled = clusters >= 0
     if not labeled.all():

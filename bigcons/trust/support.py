@@ -121,12 +121,12 @@ class Halves(NamedTuple):
         return Support(np.mean(shares, axis=0), errors)
 
     def agreement(self, names: Sequence[str], limit: int) -> np.ndarray:
-        """Return how far the trees of halves agree on 1, 2, ... clusters, (len(names), most), from 0 to 1.
+        """Return how far the trees of halves agree on 1, 2, ... clusters, (len(names), limit), from 0 to 1.
 
         By the mean over the pairs of halves; NaN if there are none. Groups that cost nothing to merge, whose
         objects a tree does not know apart, are never divided. A merge adds the pairs of objects of the two
-        merged groups to those that are together, so that all numbers take O(G^2) time, after O(E G) for the E
-        labels of all objects.
+        merged groups to the pairs that are together, so that all numbers take O(G^2) time, after O(E G) for
+        the E labels of all objects.
         """
         if not self.pairs:
             return np.full((len(names), limit), np.nan)
@@ -169,8 +169,8 @@ class Halves(NamedTuple):
     def lifetime_of_one(self) -> float:
         """Return the lifetime of a single cluster: up to its most distinct two groups, without outliers.
 
-        The largest of many is so partly by chance: it counts as far as the most distinct two of a half are
-        distinct in the other half.
+        The largest of many distances is so partly by chance: it counts as far as the most distinct two of a
+        half are distinct in the other half.
         """
         groups, tree = self.groups, self.groups.trees[grouping.DISTINCTNESS]
         is_several = numbers_of_large(tree.sides, groups.sizes, least_objects(groups.sizes)) > 1
@@ -216,7 +216,7 @@ class Halves(NamedTuple):
             placed = placement.place(self.labels, np.append(top, -1)[groups])
             objects[key] = placed.clusters[rows]
         sizes, scores = np.bincount(clusters, weights, K), np.zeros((K, 1 + K))
-        # of each cluster among all objects, and among those of it and of each
+        # the weight of all objects, and of each two clusters
         total = np.column_stack([np.full(K, sizes.sum()), sizes[:, None] + sizes])
         size_table = np.broadcast_to(sizes[:, None], total.shape)
         with one_thread(user_api="blas"):
@@ -228,7 +228,7 @@ class Halves(NamedTuple):
                 is_shared = in_one & in_two
                 shared = np.bincount(clusters[is_shared], weights[is_shared], K)[:, None]
                 triple = np.array([size_table, first, second])
-                # the mean share of the three in their intersection, and that of independent ones
+                # the mean share of the three in their intersection, and the same of independent ones
                 share = ratio(3.0 * shared, triple.sum(axis=0), 0.0)
                 chance = 3.0 * triple.prod(axis=0)
                 chance = ratio(chance, triple.sum(axis=0) * np.square(total), 0.0)
