@@ -332,7 +332,7 @@ def entropies(tables: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def of_each(criterion: Criterion, table: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return a criterion, or several, (..., M) of the table (K, width) of each partition in (K, B).
 
-    Those of one width are taken together.
+    Tables of one width are taken together.
     """
     widths = np.diff(offsets)
     values = []

@@ -1090,7 +1090,7 @@ class ClusterProfiles(NamedTuple):
     categories: pa.Table
     """The most frequent values of each cluster and column of text."""
     left_out: dict[str, str]
-    """Why columns are in none of these, by name."""
+    """Why columns are in no table, by name."""
     dates: pa.Table
     """One row per cluster and column of dates."""
     followed: list[str]
@@ -1269,7 +1269,7 @@ class _Column:
             self.counts += np.bincount(cells, minlength=self.counts.size).reshape(K, -1)
 
     def share_between(self, n_labeled: int) -> float:
-        """Return the share of the variance that is between clusters, times that of objects with a value.
+        """Return the share of the variance that is between clusters, times the share of objects with a value.
 
         0 of numbers with more values than clusters, NaN if no two values differ.
         """

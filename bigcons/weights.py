@@ -75,7 +75,7 @@ def counts_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how many objects of each base cluster are in each cluster, (B, K), and the sizes (K,).
 
-    By labels (rows, M), or memberships (rows, B), and clusters (rows,), -1 for in none; those of partitions
+    By labels (rows, M), or memberships (rows, B), and clusters (rows,), -1 for in none; labels in partitions
     of weight 0 do not count. ``times`` (rows,): how often each object counts, once by default.
     """
     labels = counted_labels(labels, weights)

@@ -139,7 +139,7 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
 
 
 def _selected(paths: Sequence[str], reading: dict[str, Any], *names: str) -> Any:
-    """Return one path or several with how they are read and, of the options named, what is chosen."""
+    """Return one path or several as a choice, with the options of reading and those of these ``names``."""
     choice = {name: reading[name] for name in (*READING, *names) if name in reading}
     return bc.select(paths[0] if len(paths) == 1 else list(paths), **choice)
 

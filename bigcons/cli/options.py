@@ -1,6 +1,6 @@
 """The options of the command line, and what a command prints: text, or one JSON object.
 
-`SHARED` has those that several commands take, each once, and `command` makes a command of them. The options
+`SHARED` has options that several commands take, each once, and `command` makes a command of them. The options
 of a method or of a scheme of `generate` are its parameters: `parse_further` makes them of its signature.
 """
 

@@ -95,9 +95,9 @@ class Scheme:
         vars(self).update(without_scalars(vars(self)))
 
     def of_objects(self, n_objects: int, chunk_rows: int) -> Scheme:
-        """Return the scheme for so many objects, of which ranges end at those that a partition sees.
+        """Return the scheme for so many objects, whose ranges end at the number that a partition sees.
 
-        Raises InvalidInputError if it sees fewer than a range begins with, or none.
+        Raises InvalidInputError if a partition sees fewer than a range begins with, or none.
         """
         check_int("n_partitions", self.n_partitions)
         check_int("n_init", self.n_init)
@@ -148,7 +148,7 @@ class Scheme:
     def weights(self, u: int) -> np.ndarray | None:
         """Return the weights (width,) float32 of the numbers of partition ``u``, None for all alike.
 
-        Those that it does not see are 0.
+        Numbers that the partition does not see have weight 0.
         """
         features, is_seen = np.array(self.features), None
         if self.smooth is not None and self.is_by_landmarks(u):
@@ -583,7 +583,7 @@ def _weighed(points: Any, weights: np.ndarray | None) -> Any:
 
 
 def _full(centers: np.ndarray, weights: np.ndarray | None, width: int) -> np.ndarray:
-    """Return centers ``(n_clusters, width + 1)`` for `Centers`, given those of `_weighed` points.
+    """Return centers ``(n_clusters, width + 1)`` for `Centers`, given the centers of `_weighed` points.
 
     Weights of the features are factors of the centers, and the last column is half the squared length.
     """

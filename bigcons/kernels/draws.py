@@ -54,7 +54,7 @@ def mark_drawn(key, first, bounds, counts, marks):
 def keep_least(labels, partitions, starts, first, key, factors, keys, rows):
     """Keep the objects with the least random numbers of every base cluster, in ``rows`` and ``keys`` (S, k).
 
-    Those of ``labels`` (n, M), objects from ``first`` on, in ``partitions`` (P,), whose base clusters have
+    The objects of ``labels`` (n, M) are numbered from ``first`` on; base clusters of ``partitions`` (P,) have
     the rows of the two tables from ``starts`` (P,) on. ``keys`` are ascending, of 53 bits, the largest
     uint64 where there are fewer objects. The number of an object in a partition is its random number, by
     ``key``, times the odd one of the partition, in ``factors`` (P,), modulo 2^64.

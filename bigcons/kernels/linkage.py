@@ -51,7 +51,7 @@ def grow_tree(rows, over_all, begin, end, agree, seen, nearest, in_tree, first, 
 def number_clusters(first, second, sizes, matrix):
     """Fill columns 0, 1 and 3 of scipy's linkage matrix ``(n - 1, 4)`` from merges in order.
 
-    ``sizes`` (n,) float64 are those of the points, and are overwritten.
+    ``sizes`` (n,) float64 are the sizes of the points, and are overwritten.
     """
     n = sizes.shape[0]
     parent = np.arange(n)
@@ -167,8 +167,8 @@ def chain_sparse_merges(starts, neighbors, values, sizes, first, second, heights
 
     Point i is similar to the points ``neighbors`` from ``starts[i]`` to before ``starts[i + 1]``, with summed
     similarities ``values`` > 0 of their objects, both overwritten; of i itself they count for nothing.
-    Clusters keep lists of the points to which theirs are similar: one list is appended to another at a merge,
-    and the entries of what is one cluster by then are added up when the list is next read.
+    Clusters keep lists of the points to which their points are similar: one list is appended to another at a
+    merge, and the entries of one cluster are added up when the list is next read.
     """
     n = sizes.shape[0]
     parent, ends = np.arange(n), empty(n, np.int64)

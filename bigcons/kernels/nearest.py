@@ -209,7 +209,7 @@ def nearest_centers(rows, counted, centers, assigned, sums, sizes):
 
 @leaf
 def multiply_four(rows, i, n, eights, at, D, products, first, k):
-    """Set ``products[first : first + 4, k : k + 8]`` to those of rows from ``i`` on with eight centers.
+    """Set ``products[first : first + 4, k : k + 8]`` to products of rows from ``i`` on with eight centers.
 
     The centers begin at ``at`` of ``eights``, one entry of all eight after the other. Rows end before ``n``.
     """

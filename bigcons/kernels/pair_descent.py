@@ -213,8 +213,8 @@ def values_along(
 ):  # fmt: skip
     """Add the objective at steps of ``lengths (m,)`` from ``before`` to ``after`` to ``totals (m,)``.
 
-    Memberships are float32, (n, K) and those of others; each pair is counted once, and those with a negative
-    index are left out. O((K + m) n_pairs).
+    Memberships are float32, (n, K) and those of other objects; each pair is counted once, and pairs with a
+    negative index are left out. O((K + m) n_pairs).
     """
     n, K = before.shape
     for i in range(n):

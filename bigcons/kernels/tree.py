@@ -106,8 +106,8 @@ def agglomerate(rule, table, offsets, counts, gains, costs, unknown, sides, heig
 
     ``table`` (G, B) and the ``costs`` (G, G) of `pair_costs` are changed in place; pairs of groups that no
     partition sees together cost ``unknown``. ``sides`` (G - 1, 2): the two nodes that each merge joins, first
-    that with the lowest group; these are groups from 0, what merges make of them from G. ``heights``
-    (G - 1,): their cost. If ``sides`` has no rows, ``costs`` are set to those of any two groups, and nothing
+    the one with the lowest group; nodes are groups from 0, the results of merges from G. ``heights``
+    (G - 1,): their cost. If ``sides`` has no rows, ``costs`` are set for any two groups, and nothing
     is merged.
     """
     G, is_merging = table.shape[0], sides.shape[0] > 0
@@ -210,10 +210,10 @@ def place(
     labels (n, M), negative where missing; ``current`` (n,) int32 the cluster in which the table counts the
     object, -1 for none, `UNPLACED` for one that is left out. ``fixed``: whether objects are in that cluster,
     whatever their labels say, and those in none are left out. ``rates`` (B, padded K) are the
-    log-probabilities of base clusters in each cluster, ``without`` what is to be added to that of the
-    object's own cluster, as if it were in none; ``prior`` (K,) are those of the clusters. Probabilities are
-    by the evidence of labels and sizes times ``temperature``. ``half`` (M,) bool divides the partitions in
-    two.
+    log-probabilities of base clusters in each cluster, ``without`` is added to those of the
+    object's own cluster, as if it were in none; ``prior`` (K,) are the clusters'
+    log-probabilities. Probabilities are by the evidence of labels and sizes times ``temperature``. ``half``
+    (M,) bool divides the partitions in two.
 
     Sets ``assigned`` (n,) int32, -1 without labels. Sets ``memberships`` (n, K) float32, unless they have no
     rows, to the probabilities, all others below that of the object's cluster unless it stays there. Sets,

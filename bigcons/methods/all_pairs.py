@@ -130,7 +130,7 @@ Begin = Callable[[Run], Solved]
 def first_rows(ensemble: Ensemble, solved: Solved, block: Block, labels: np.ndarray) -> np.ndarray:
     """Return the first memberships (rows, K) float32 of a block with these labels.
 
-    Those of the solved objects, if these are all; else the best ones given what the solved sample estimates.
+    The solved ones, if all objects were solved; else the best ones given the sums that the sample estimates.
     """
     if len(solved.memberships) == ensemble.n_objects:
         return solved.memberships[block.start : block.stop]

@@ -247,8 +247,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def check_plan(self, ensemble: PlannedEnsemble, out: str | os.PathLike[str]) -> None:
         """Raise what ``fit(out=out)`` of an ensemble of this shape would raise before it reads a label.
 
-        That is MemoryBudgetError if its plan exceeds ``memory``, of methods that plan before they read; of
-        "auto", if its search does, or the plan for as many clusters as that first looks for.
+        A method that plans before it reads raises MemoryBudgetError if its plan exceeds ``memory``; with
+        "auto", if the plan of the search does, or the plan for as many clusters as it first looks for.
         """
         self._check_n_clusters(self.n_clusters, ensemble.n_objects)
         self._begin(ensemble)
@@ -275,7 +275,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """Check the method's own parameters, solve, set the method's own results and call `_publish`."""
 
     def _check_n_clusters(self, number: Any, n_objects: int) -> None:
-        """Refuse a number that is not from 1 to that of the objects; "auto", unless the method chooses."""
+        """Refuse a number below 1 or above the number of objects, and "auto", unless the method chooses."""
         if isinstance(number, str) and number == "auto":
             if self.chooses:
                 return
@@ -318,7 +318,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def _with_auto(self, ensemble: Ensemble, engine: Engine, seed: int, out: Output | None) -> Iterator[None]:
         """Set ``n_clusters``, if it is "auto", to the number chosen, for a ``with`` block.
 
-        The choice is ``n_clusters_choice_`` and ``tree_``; in the block ``_search`` has what it is made of.
+        The choice is ``n_clusters_choice_`` and ``tree_``; in the block, ``_search`` has the search.
         """
         setting = self.n_clusters
         if isinstance(setting, str):
@@ -464,10 +464,10 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """Set labels, number of clusters and, if the method is soft, memberships; store them at ``out``.
 
         ``read`` gives the memberships of a block or, if the method is not soft, its labels, -1 included; an
-        array has those of all objects.
+        array has the rows of all objects.
         It is mapped on ``engine``, by default in this thread. ``unlabeled`` are the
         objects that get label -1 and uniform memberships. Labels are below ``n_clusters``, by default the
-        parameter of that name. ``order`` is that of the clusters, largest first, as far as it is known, and
+        parameter of that name. ``order`` is the clusters', largest first, as far as it is known, and
         ``add`` as in `Results`. Which labels to trust is found on the engine ``trust``, if given, with
         the support of clusters by ``_search``; or ``read`` finds it, and ``tables`` gives the
         rest of `Trust`.
@@ -762,9 +762,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         )
 
     def take_placing(self, consensus: Consensus, ensemble: Ensemble) -> None:
-        """Place new objects by what is in the store of a consensus of ``ensemble``, as if it had been fitted.
+        """Place new objects by the stored consensus of an ``ensemble``, as if it had been fitted.
 
-        Raises InvalidInputError if the store does not have it, or is of another ensemble.
+        Raises InvalidInputError if the store cannot place objects, or is of another ensemble.
         """
         facts, parts = consensus.read_placing()
         if facts["labels"] != ensemble.digest() or facts["method"] != type(self).__name__:

@@ -202,7 +202,7 @@ class VariationalBCE(Method):
     def for_all(self, state: State) -> State:
         """Return the state with a tenth of the probability of each cluster spread evenly over all labels.
 
-        Those that the sample has driven to zero would take many passes to recover.
+        Probabilities that the sample has driven to zero would take many passes to recover.
         """
         sizes = sums_by_partition(np.ones_like(state["beta"]), self.offsets)
         beta = 0.9 * state["beta"] + 0.1 / sizes
@@ -275,7 +275,7 @@ ALPHA_FLOOR = 1e-3
 def relaxation_of(previous: float, relaxation: float, objective: float, settled: float = RELAXATION) -> float:
     """Return the relaxation of the step after a pass that raised the objective from ``previous``.
 
-    1 until the gain is small, then ``settled`` for good; ``relaxation`` is that of the step before.
+    1 until the gain is small, then ``settled`` for good; ``relaxation`` is the one of the step before.
     """
     is_settling = objective - previous < SETTLING_GAIN * abs(objective)
     return settled if is_settling or relaxation > 1.0 else 1.0

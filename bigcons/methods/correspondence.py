@@ -29,7 +29,7 @@ from bigcons.validation import check_choice, check_int
 from bigcons.weights import Weights
 
 BaseClusters = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Of the B base clusters that count: overlaps (B, B), similarity (B, B), where those of a partition begin
+"""Of the B base clusters that count: overlaps (B, B), similarity (B, B), where each partition begins
 (M + 1,), and weights (B,)."""
 
 
@@ -153,7 +153,7 @@ class Alternating(Correspondence):
     ) -> Grouping:
         """Regroup the base clusters of one partition after another until none moves.
 
-        ``similarity`` (B, B): that of base clusters (columns) to others, times the weights of these.
+        ``similarity`` (B, B): of base clusters (columns) to others, times the weights of the others.
         If none of the sweeps settles (a sweep need not raise the objective), the best one is kept.
         """
         from scipy.optimize import linear_sum_assignment

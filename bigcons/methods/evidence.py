@@ -61,7 +61,7 @@ class Evidence(ConsensusClusterer):
         logger.info("%s distinct rows of %s objects", f"{n_rows:,}", f"{ensemble.n_objects:,}")
         within = _within(rows, self.normalize, weights)
         if self.ties == "lowest":
-            # by the objects that share base clusters with those of a row, then by those that share with these
+            # by how many objects share base clusters with a row, then by how many share some with these
             times = np.ones(ensemble.n_partitions) if weights is None else weights.partitions
             near = _summed_over_clusters(rows.labels, times, rows.weights)
             order = np.lexsort((-_summed_over_clusters(rows.labels, times, rows.weights * near), -near))
@@ -449,7 +449,7 @@ class Merges(NamedTuple):
     first: np.ndarray
     """A point of one of the two clusters, int64."""
     second: np.ndarray
-    """A point of the other."""
+    """A point of the other cluster."""
     heights: np.ndarray
     """The distance at which they merge, float64, ascending."""
 

@@ -356,7 +356,7 @@ def average_criteria(
 ) -> np.ndarray:
     """Return the average criterion (M,) of each candidate with all partitions, NaN for the others.
 
-    Partitions count by the objects that they and the candidate label: that of "nmi" is the ANMI, see
+    Partitions count by the objects that they and the candidate label: by "nmi" it is the ANMI, see
     `bigcons.metrics.anmi`. Contingency tables in a batch have about a million cells.
     """
     scores = np.full(len(offsets) - 1, np.nan)
@@ -384,7 +384,7 @@ def average_criteria(
 
 
 def join_nearest(codes: np.ndarray, labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """Return codes (rows,), those of objects without one set to the cluster of the nearest center."""
+    """Return codes (rows,), where objects without one get the cluster of the nearest center."""
     undecided = codes < 0
     votes, _ = incidence.votes_of(np.ascontiguousarray(labels[undecided]), offsets, table)
     codes[undecided] = votes.argmax(axis=1)

@@ -268,7 +268,7 @@ class Embedding(NamedTuple):
     def labels_of(self, labels: np.ndarray, centers: np.ndarray) -> np.ndarray:
         """Return the clusters (rows,) int32 of objects by their labels, -1 without any.
 
-        Those of the nearest centers (K, columns) float64, of unit length.
+        The cluster is the nearest of the ``centers`` (K, columns) float64, of unit length.
         """
         return spectra.assign(*self.rows_of(labels), centers)[0]
 
@@ -287,8 +287,8 @@ def cut_embedding(
 ) -> Embedding:
     """Return the embedding by the normalized cut of the co-association ``c_ij r_i r_j``.
 
-    ``r_i`` is ``1 / m_i`` if ``observed``, else 1; ``c_ij`` sums the weights of base clusters, ``m_i`` those
-    of partitions. Two passes; of many base clusters a pass, and those that the eigenvectors take.
+    ``r_i`` is ``1 / m_i`` if ``observed``, else 1; ``c_ij`` sums the weights of base clusters, ``m_i`` the
+    weights of partitions. Two passes; with many base clusters, one and the passes of the eigenvectors.
     """
     offsets = ensemble.offsets
     counts = None if weights is None else np.repeat(weights.partitions, np.diff(offsets))
@@ -318,9 +318,9 @@ def bipartite_embedding(
 ) -> Embedding:
     """Return the embedding by the singular vectors of ``D_r^(-1/2) H D_c^(-1/2)``.
 
-    Two passes; of many base clusters a pass, and those that the eigenvectors take. With weights of base
-    clusters, these multiply the columns of H, whose sums are then ``D_r`` and ``D_c``. Base clusters count as
-    if they had ``more_objects``.
+    Two passes; with many base clusters, one and the passes of the eigenvectors. Weights of base
+    clusters multiply the columns of H, whose sums are then ``D_r`` and ``D_c``. Base clusters count as if
+    they had ``more_objects``.
     """
     offsets = ensemble.offsets
     counted = None if weights is None else weights.base_clusters

@@ -345,7 +345,7 @@ class Problem(NamedTuple):
     """The most passes; of the heap, stretches of steps."""
     n_init: int
     n_sampled: int
-    """Objects that are sampled: those of the starts, or more to which the best is extended."""
+    """Objects that are sampled: for the starts, or more, to which the best start is extended."""
     weights: Weights | str | None
     memory: str | float | None
 
@@ -745,7 +745,7 @@ def stretch_steps(n_objects: int, n_clusters: int) -> int:
 def solve_pairs(
     run: Run, problem: Problem, begin: all_pairs.Begin, out: Output | None
 ) -> tuple[Callable[[Block], np.ndarray], passes.Iterate, AgreementSums]:
-    """Solve PCC on pairs; return what reads memberships, where the passes ended, and the sums of all objects.
+    """Solve PCC on pairs; return a reader of memberships, the last iterate, and the sums of all objects.
 
     ``run`` is over the labels. Of the heap, pairs are in one block, in memory; else in blocks that workers
     read. The first memberships are those of a solved sample, extended to all objects or, with the limit of
@@ -796,7 +796,7 @@ def solve_pairs(
         end = passes.run_passes(over_pairs, BlockedPairs(near, first, problem.max_steps))
 
         def read(block: Block) -> np.ndarray:
-            """Return the memberships of a block, of those that were written in other blocks."""
+            """Return the memberships of a block, which may have been written in other blocks."""
             parts = [
                 arrays.read(end.generation, other)[
                     max(block.start - other.start, 0) : block.stop - other.start

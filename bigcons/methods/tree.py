@@ -54,7 +54,7 @@ class TreePass(passes.Passes):
     min_size: int = 0
 
     def start(self, run: Run) -> tuple[passes.State, list[float]]:
-        """Return the first clusters; those of all objects have been written if they are known."""
+        """Return the first clusters; if those of all objects are known, they have been written."""
         counts, tree = self.first(run)
         parts = {} if counts is None else Placement.fit(*counts, self.offsets, self.weights).parts()
         return {**parts, "tree": np.array(tree)}, []

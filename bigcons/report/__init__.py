@@ -466,7 +466,7 @@ def cell(column: str, value: Any) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in percent; what is neither none nor all is not rounded to it."""
+    """Return a share in percent, which is not rounded to none or all."""
     if 0 < share < 0.0005 or 0.9995 <= share < 1:
         return "<0.1%" if share < 0.5 else ">99.9%"
     return f"{share:.1%}"
