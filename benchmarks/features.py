@@ -207,7 +207,7 @@ def hbgf(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
 
 def by_trees(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
     """Return the default without the cut that k-means in the embedding makes where a number is given."""
-    with patch.object(Sample, "divided", return_value=None):
+    with patch.object(Sample, "divide", return_value=None):
         return BIGCONS[DEFAULT](x, n_clusters, seed)
 
 

@@ -261,7 +261,7 @@ def nearest(word: str, names: Iterable[str]) -> str | None:
     return plain[near[0]] if near else None
 
 
-def shown(names: Sequence[object]) -> str:
+def quote(names: Sequence[object]) -> str:
     """Return names for a message: the first ten, and how many more there are."""
     suffix = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
     return ", ".join(map(repr, names[:10])) + suffix

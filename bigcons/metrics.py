@@ -20,7 +20,7 @@ import pyarrow as pa
 from bigcons import contingency as tables
 from bigcons.coassociation.counts import dense_of_rows
 from bigcons.divergences import Divergence, resolve_divergence
-from bigcons.errors import InvalidInputError, shown
+from bigcons.errors import InvalidInputError, quote
 from bigcons.io.features import (
     CATEGORY,
     DATE,
@@ -1102,7 +1102,7 @@ class ClusterProfiles(NamedTuple):
             return ""
         each, them = ("it", "it") if len(self.followed) == 1 else ("each of them", "them")
         return (
-            f"The clusters follow {shown(self.followed)}: almost all objects of a cluster have the same "
+            f"The clusters follow {quote(self.followed)}: almost all objects of a cluster have the same "
             f"value of {each}. Unless that is what you look for, leave {them} out with drop= (--drop)."
         )
 

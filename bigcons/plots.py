@@ -139,7 +139,7 @@ def ensemble_of(ensemble: Any) -> Any:
     return as_ensemble(ensemble)
 
 
-def refused(value: Any, remedy: str) -> InvalidInputError:
+def refusal(value: Any, remedy: str) -> InvalidInputError:
     """Return the error that something cannot be drawn, and what to pass."""
     return InvalidInputError(f"{type(value).__name__} cannot be drawn so; pass {remedy}.")
 
@@ -177,7 +177,7 @@ def convergence(consensus: Any) -> Figure:
     objective, n = np.asarray(history.get("objective", ()), float), len(history.get(unit, ()))
     finite = objective[np.isfinite(objective)]
     if not n or not finite.size:
-        raise refused(
+        raise refusal(
             consensus, "a Consensus or a fitted clusterer whose history has 'pass' or 'step', and 'objective'"
         )
     best = float(finite.min() if finite[-1] < finite[0] else finite.max())  # the lowest, if it is lowered
@@ -231,7 +231,7 @@ def n_clusters(choice: Any) -> Figure:
     stored = getattr(choice, "tree", None)  # a Consensus keeps the choice with the tree
     choice = getattr(stored, "choice", getattr(choice, "n_clusters_choice_", choice))
     if not hasattr(choice, "runner_up"):
-        raise refused(choice, "bigcons.choose_n_clusters(ensemble), or a consensus with n_clusters='auto'")
+        raise refusal(choice, "bigcons.choose_n_clusters(ensemble), or a consensus with n_clusters='auto'")
     table = choice.table | {"evidence": evidence(choice.table), "merit": merit(choice.table)}
     panels = (
         {"distinctness": "distinctness of the least distinct two", "agreement": "agreement of halves"},
@@ -281,7 +281,7 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     if hasattr(type(found), "trust_rows"):
         found = found.trust_rows
     if not (hasattr(found, "confidence") and hasattr(found, "clusters")):
-        raise refused(found, "bigcons.metrics.trust(ensemble, labels), or a consensus of the tree or PCC")
+        raise refusal(found, "bigcons.metrics.trust(ensemble, labels), or a consensus of the tree or PCC")
     clusters, confidence, edges = found.clusters, found.confidence[:], np.linspace(0, 1, 51)
     below = np.cumsum(np.histogram(confidence[confidence > 0], edges)[0]).astype(float)
     below /= max(below[-1], 1.0)
@@ -335,7 +335,7 @@ def reliability(found: Any, truth: Any = None) -> Figure:
     curves: Mapping[str, Any] = found if isinstance(found, Mapping) else {"": found}
     for curve in curves.values():
         if not hasattr(curve, "accuracy"):
-            raise refused(curve, "bigcons.metrics.reliability(...), or a model and the truth")
+            raise refusal(curve, "bigcons.metrics.reliability(...), or a model and the truth")
     with new_figure(4.0 if len(curves) == 1 else 5.6, 4.6) as figure:
         axes, below = figure.subplots(2, sharex=True, height_ratios=[4, 1])
         axes.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, zorder=0.5)
@@ -801,7 +801,7 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
     if not hasattr(tree, "merges"):  # a consensus, which keeps the tree where its number was chosen
         tree = getattr(tree, "tree_", getattr(tree, "tree", tree))
     if not hasattr(tree, "merges"):
-        raise refused(
+        raise refusal(
             tree,
             "bigcons.consensus_tree(ensemble), or a consensus with n_clusters='auto', which keeps its tree",
         )

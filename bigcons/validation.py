@@ -31,7 +31,7 @@ def check_int(
             return number
         wrong = "is out of range"
     valid = _range(at_least, at_most) + (" or 'auto'" if or_auto else "")
-    raise InvalidInputError(f"{name}={_shown(value)} {wrong}; use an integer {valid}.", parameter=name)
+    raise InvalidInputError(f"{name}={_quote(value)} {wrong}; use an integer {valid}.", parameter=name)
 
 
 def check_number(
@@ -47,7 +47,7 @@ def check_number(
     low = f"> {above}" if above is not None else _range(at_least, None if at_most == inf else at_most)
     high = f" and <= {at_most}" if above is not None and at_most < inf else ""
     raise InvalidInputError(
-        f"{name}={_shown(value)} {wrong}; use a finite number {low}{high}.", parameter=name
+        f"{name}={_quote(value)} {wrong}; use a finite number {low}{high}.", parameter=name
     )
 
 
@@ -56,7 +56,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in choices:
         return value
     raise InvalidInputError(
-        f"{name}={_shown(value)} is unknown; choose one of {', '.join(map(repr, choices))}.", parameter=name
+        f"{name}={_quote(value)} is unknown; choose one of {', '.join(map(repr, choices))}.", parameter=name
     )
 
 
@@ -64,7 +64,7 @@ def check_flag(name: str, value: object) -> bool:
     """Return ``value`` if it is True or False."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise InvalidInputError(f"{name}={_shown(value)} is not a boolean; use True or False.", parameter=name)
+    raise InvalidInputError(f"{name}={_quote(value)} is not a boolean; use True or False.", parameter=name)
 
 
 def check_rows(start: int, stop: int, n_objects: int) -> None:
@@ -95,7 +95,7 @@ def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
     is_moderate = checked.shape == (n_partitions,) and (checked >= 0).all() and 1e-50 <= checked.max() <= 1e50
     if not is_moderate or is_text(getattr(weights, "index", None)):
         raise InvalidInputError(
-            f"weights={_shown(weights)} does not fit n_partitions={n_partitions}; pass one number >= 0 for "
+            f"weights={_quote(weights)} does not fit n_partitions={n_partitions}; pass one number >= 0 for "
             "each, in their order and without names, 0 to omit one, the largest between 1e-50 and 1e+50.",
             parameter="weights",
         )
@@ -107,14 +107,14 @@ def check_path(path: object) -> str:
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or not text or any(ord(letter) < 32 for letter in text):
         raise InvalidInputError(
-            f"{_shown(path)} is not a valid path; pass a local path or a URL such as s3://bucket/path."
+            f"{_quote(path)} is not a valid path; pass a local path or a URL such as s3://bucket/path."
         )
     if any("\ud800" <= letter <= "\udfff" for letter in text):  # which no head can hold
-        raise InvalidInputError(f"{_shown(path)} is a path that is not in UTF-8; rename it.")
+        raise InvalidInputError(f"{_quote(path)} is a path that is not in UTF-8; rename it.")
     return text
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     """Return the repr of ``value``, or its type in angle brackets if the repr is not one short line."""
     text = repr(value)
     return text if len(text) <= 80 and "\n" not in text else f"<{type(value).__name__}>"

@@ -19,7 +19,7 @@ from bigcons.errors import UnlabeledObjectsWarning
 
 DOCS = Path(__file__).parents[1] / "docs"
 ROOMS = ("coassociation", "datasets", "errors", "federated", "generate", "metrics", "plots", "testing")
-NOT_FOR_USERS = {"first_line", "is_of_process", "nearest", "shown", "warn_user"}
+NOT_FOR_USERS = {"first_line", "is_of_process", "nearest", "quote", "warn_user"}
 
 
 def blocks_of(page):

@@ -132,7 +132,7 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
     paths, settings = cli.parse_further(f"Scheme {scheme!r}", words, features, parameters)
     if missing := {name for name, p in parameters.items() if p.default is p.empty} - settings.keys():
         raise click.UsageError(f"Scheme {scheme!r} needs {', '.join(map(cli.option_name, sorted(missing)))}.")
-    with cli.telling_finished(out, "call", overwrite):
+    with cli.report_finished(out, "call", overwrite):
         data = _open_features(paths, reading, out)
         ensemble = function(data, **settings, **options, out=out, overwrite=overwrite)
     emit(ensemble.info())
@@ -209,7 +209,7 @@ def run(
     limits = options["memory"], options["client"]
     checks = [] if is_made else [partial(check_memory, data, scheme, *limits)]
     if overwrite or not is_store(consensus_path):
-        planned = PlannedEnsemble(ensemble_path, data.n_objects, scheme.drawn())
+        planned = PlannedEnsemble(ensemble_path, data.n_objects, scheme.draw_numbers())
         checks.append(partial(model.check_plan, planned, consensus_path))
     check_all(checks)
     began = time.perf_counter()
@@ -217,7 +217,7 @@ def run(
     ensemble = make_partitions(data, scheme, **settings)
     generated = time.perf_counter()
     release_unused()
-    with cli.telling_finished(consensus_path, "run", overwrite) as is_there:
+    with cli.report_finished(consensus_path, "run", overwrite) as is_there:
         model.fit(ensemble_path, out=consensus_path, overwrite=overwrite)
     solve_seconds = None if is_there else time.perf_counter() - generated
     followed: list[str] = []
@@ -333,7 +333,7 @@ def import_(
             )
         settings |= dict(zip(("object", "partition", "label"), long, strict=True))
     parts: Any = list(tables) if pairs else [bc.select(part, sep=sep, header=header) for part in tables]
-    with cli.telling_finished(options["out"], "import", options["overwrite"]):
+    with cli.report_finished(options["out"], "import", options["overwrite"]):
         stored = store(parts if runs or memberships else parts[0], **settings)
     emit(stored.info())
 
@@ -386,7 +386,7 @@ def sample(ensemble: str, out: str, per_object: float, overwrite: bool, **option
 
     # as much again, or more, is for pairs
     DataBudget(parse_size(options["memory"])).check(counts.COUNTING_BYTES, "processes that count pairs", "")
-    with cli.telling_finished(out, "call", overwrite):
+    with cli.report_finished(out, "call", overwrite):
         pairs = counts.sample(ensemble, per_object=per_object, **options, out=out, overwrite=overwrite)
     facts = {"n_objects": pairs.n_objects, "n_pairs": pairs.n_pairs, "per_object": per_object}
     emit({"kind": "pairs", "path": out, **facts})
@@ -428,7 +428,7 @@ def solve(
     settings |= {name: value for name, value in options.items() if value is not None}
     settings.setdefault("n_clusters", _n_clusters_of(method, n_clusters))
     model, began = _model_of(method, settings), time.perf_counter()
-    with cli.telling_finished(out, "solve", overwrite) as is_there:
+    with cli.report_finished(out, "solve", overwrite) as is_there:
         model.fit(bc.select(bc.select(ensemble, **reading), **choice), out=out, overwrite=overwrite)
     seconds = None if is_there else time.perf_counter() - began
     result = {"kind": "consensus", "path": out, "seconds": seconds, **_results_of(model)}
@@ -491,7 +491,7 @@ def _ending(path: str, ensemble: str | None, name: str, features: str | None = N
     return (table(largest) if rows else "No object has a label.") + remark, "\n".join(following)
 
 
-@command(argument("name", required=False, type=cli.known_method))
+@command(argument("name", required=False, type=cli.method_name))
 def methods(name: str | None) -> None:
     """List the consensus methods, or describe the method NAME."""
     described = {

@@ -75,7 +75,7 @@ def with_options(message: str, flags: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def telling_finished(out: str, step: str, overwrite: bool) -> Iterator[bool]:
+def report_finished(out: str, step: str, overwrite: bool) -> Iterator[bool]:
     """Say so if the result of the ``step`` in the ``with`` block is at ``out`` already; yield whether."""
     from bigcons.disk.commit import is_store
 
@@ -152,7 +152,7 @@ def name_list(text: str) -> list[str]:
     return next(csv.reader([text]), [])
 
 
-def known_method(name: str) -> str:
+def method_name(name: str) -> str:
     """Return the name of a method in lower case."""
     from bigcons.methods import METHODS
 
@@ -227,7 +227,7 @@ SHARED = {
     "n_clusters": option("-k", "--n-clusters", type=Literal(5), metavar="K|auto",
                          help="Maximum number of clusters. auto: the method chooses it, tree and most others "
                          "from the labels, eac by lifetime. -m supra also takes LOW:HIGH."),
-    "method": option("-m", "--method", type=known_method, default="tree",
+    "method": option("-m", "--method", type=method_name, default="tree",
                      help="Method, one of those listed by `bigcons methods`."),
     "memory": option("--memory", default="2GB", metavar="SIZE",
                      help="Memory budget, such as 512MB or 2GB."),

@@ -235,7 +235,7 @@ def _named_folder(place: Place, check_lock: Callable[[], None]) -> Iterator[Plac
         check_lock()
         (place / HEAD).write(json.dumps(content).encode())
     except BaseException:
-        if _named_by(place) != folder.name:
+        if _current_folder(place) != folder.name:
             folder.remove()
         raise
     _sweep_folders(place)
@@ -243,13 +243,13 @@ def _named_folder(place: Place, check_lock: Callable[[], None]) -> Iterator[Plac
 
 def _sweep_folders(place: Place) -> None:
     """Remove data folders that the head does not name: older ones, and those of killed writers."""
-    current = _named_by(place)
+    current = _current_folder(place)
     for name in place.names():
         if _DATA_FOLDER.fullmatch(name) and name != current:
             (place / name).remove()
 
 
-def _named_by(place: Place) -> str | None:
+def _current_folder(place: Place) -> str | None:
     """Return the name of the folder of a store in a bucket, None without one."""
     with suppress(FileNotFoundError, errors.CorruptStoreError):
         return _data_folder_in(read_json(place / HEAD))

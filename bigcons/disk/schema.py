@@ -125,7 +125,7 @@ def arrays_of(kind: str, body: Mapping[str, Any]) -> dict[str, Array]:
     """
     n, arrays = body["n_objects"], {}
     if kind == "pairs":
-        counts = _known(body["counts_dtype"], ("uint8", "uint16"))
+        counts = _checked_dtype(body["counts_dtype"], ("uint8", "uint16"))
         dtypes = {"indptr": "int64", "indices": "int32", "n_agree": counts, "n_seen": counts}
         for name, dtype in dtypes.items():
             size, dim = (n + 1, "n_objects + 1") if name == "indptr" else (2 * body["n_pairs"], "2 n_pairs")
@@ -136,7 +136,7 @@ def arrays_of(kind: str, body: Mapping[str, Any]) -> dict[str, Array]:
         is_soft = body["dtype"] == "float32"
         n_columns = sum(body["n_clusters"]) if is_soft else len(body["names"])
         name, dim = ("memberships", "base_cluster") if is_soft else ("labels", "partition")
-        dtype = _known(body["dtype"], ("float32", *LABEL_TYPES))
+        dtype = _checked_dtype(body["dtype"], ("float32", *LABEL_TYPES))
         return {name: Array((n, n_columns), (rows, chunk_columns(n_columns)), dtype, ("object", dim))}
     arrays["labels"] = Array((n,), (rows,), "int32", ("object",))
     if body["has_memberships"]:
@@ -157,14 +157,14 @@ def id_arrays(dtype: str, n_bytes: int, n_objects: int, chunk_rows: int) -> dict
     ends."""
     rows = (min(chunk_rows, n_objects),)
     if dtype != "text":
-        return {"ids": Array((n_objects,), rows, _known(dtype, ("int64", "uint64")), ("object",))}
+        return {"ids": Array((n_objects,), rows, _checked_dtype(dtype, ("int64", "uint64")), ("object",))}
     return {
         "id_ends": Array((n_objects,), rows, "int64", ("object",)),
         "id_text": Array((n_bytes,), (min(TEXT_CHUNK, n_bytes),), "uint8", ("n_id_bytes",)),
     }
 
 
-def _known(dtype: str, dtypes: tuple[str, ...]) -> str:
+def _checked_dtype(dtype: str, dtypes: tuple[str, ...]) -> str:
     if dtype not in dtypes:
         raise ValueError(f"the type {dtype!r}, none of {', '.join(dtypes)}")
     return dtype

@@ -190,7 +190,7 @@ class Scheme:
         low, high = self.ranges[self.is_by_landmarks(u)]
         return rng, int(rng.integers(low, high + 1))
 
-    def drawn(self) -> np.ndarray:
+    def draw_numbers(self) -> np.ndarray:
         """Return the number of clusters that each partition draws, ``(n_partitions,)`` int64.
 
         It depends on the seed alone, so a solve can be planned before there are labels.

@@ -499,7 +499,7 @@ def refuse_repeated_ids(values: Any, name: str, where: str) -> None:
     if (index := pc.greater(counts.field("counts"), 1).index(True).as_py()) >= 0:
         value = counts.field("values")[index]
         rows = np.flatnonzero(pc.equal(values, value))[:2].tolist()
-        message = f"{name} {_shown(value)} is in rows {rows[0]} and {rows[1]} (from 0) of {where}; change it."
+        message = f"{name} {_quote(value)} is in rows {rows[0]} and {rows[1]} (from 0) of {where}; change it."
         raise InvalidIdsError(message, column=name, row=rows[1])
 
 
@@ -517,7 +517,7 @@ def rows_of_ids(objects: Ids, ids: Ids, where: str) -> np.ndarray | None:
     object_ids, values = objects.hold().values, ids.hold().values
     unknown = pc.is_null(pc.index_in(values, value_set=object_ids))
     if (row := unknown.index(True).as_py()) >= 0:
-        message = f"row {row} (from 0) of {where} has {name} {_shown(values[row])}, which is no object."
+        message = f"row {row} (from 0) of {where} has {name} {_quote(values[row])}, which is no object."
         raise InvalidIdsError(message, column=name, row=row)
     rows = pc.fill_null(pc.index_in(object_ids, value_set=values), MISSING)
     return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
@@ -538,6 +538,6 @@ def are_positions(ids: Ids, start: int = 0) -> bool:
     return np.array_equal(ids.hold().values, np.arange(start, start + ids.n_objects))
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = repr(value.as_py())
     return text if len(text) <= 40 else f"{text[:40]}..."

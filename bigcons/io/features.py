@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, first_line, shown, warn_user
+from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, first_line, quote, warn_user
 from bigcons.io.columns import MISSING_WORDS, Column, Columns, Ids, loose_number, options_of, select
 from bigcons.io.labels import rechunk
 from bigcons.io.sources import IN_MEMORY, Rows, Source, open_source, origin, provenance_of_files
@@ -254,7 +254,7 @@ class FeatureEncoding:
     def summary(self) -> str:
         """Return one line that tells how many columns there are, and names some of each kind."""
         names = {kind: [code.name for code in self.columns if code.kind == kind] for kind in _KINDS}
-        kinds = "; ".join(f"{kind} {shown(names[kind])}" for kind in _KINDS if names[kind])
+        kinds = "; ".join(f"{kind} {quote(names[kind])}" for kind in _KINDS if names[kind])
         return f"{len(self.columns):,} column{'s' * (len(self.columns) > 1)}: {kinds}"
 
 
@@ -583,13 +583,13 @@ class Features:
             name = like_ids[0]
             as_id = f"pass id={name!r} (--id {name}), " if self.table.ids is None else ""
             raise InvalidInputError(
-                f"{self.where} has another whole number or text in every row of column {shown(like_ids)}; "
+                f"{self.where} has another whole number or text in every row of column {quote(like_ids)}; "
                 f"{as_id}leave it out by drop= (--drop), or name all features in columns= (--columns)."
             )
         if missing:
             odd = ", ".join(dict.fromkeys(f"{number:.15g}" for number in missing.values()))
             warn_user(
-                f"{self.where} has {odd} far from all other values of column {shown(list(missing))}, which "
+                f"{self.where} has {odd} far from all other values of column {quote(list(missing))}, which "
                 "then hardly count, and its rows may become a cluster; if it stands for a missing value, "
                 f"pass missing=[{odd}] of bigcons.select (--missing {odd.replace(' ', '')}).",
                 SuspiciousFeaturesWarning,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bigcons.disk.schema import MISSING
-from bigcons.errors import EmptyPartitionError, InvalidInputError, SuspiciousLabelsWarning, shown, warn_user
+from bigcons.errors import EmptyPartitionError, InvalidInputError, SuspiciousLabelsWarning, quote, warn_user
 from bigcons.io.columns import DEFAULT_RULE, Ids, MissingRule, number_of, plain_arrow
 from bigcons.io.sources import Source, columns_of
 from bigcons.memory import BLOCK_ROWS, DataBudget, row_blocks, rows_within
@@ -329,7 +329,7 @@ def refuse_no_objects(
     texts = [encoding.name for encoding in encodings if encoding.values.dtype == object]
     if ids is None and 0 < len(texts) < n_columns:
         raise InvalidInputError(
-            f"{name} has text in {shown(texts)} beside columns of numbers; pass id={texts[0]!r} "
+            f"{name} has text in {quote(texts)} beside columns of numbers; pass id={texts[0]!r} "
             f"(--id {texts[0]}) if it names the objects, use Ensemble.from_long (bigcons import --long) for "
             "a row for each label, or name the partitions in columns= (--columns)."
         )
@@ -384,7 +384,7 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
     single = [e.name for e in encodings if len(e.values) == 1 and e.n_labeled == n_objects]
     if 0 < len(single) < len(encodings) and n_objects >= 20:
         messages.append(
-            f"all objects are in one cluster in {shown(single)}, which tells nothing, and misleads PCC and "
+            f"all objects are in one cluster in {quote(single)}, which tells nothing, and misleads PCC and "
             "MCLA; leave it out with drop= (--drop)."
         )
     odd: dict[str, list[Any]] = {}
@@ -407,7 +407,7 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
         example = next(iter(odd.values()))
         kind = "numbers" if isinstance(example[0], str) else "far smaller"
         messages.append(
-            f"{shown([*odd])} has {shown(example)}, unlike its other labels, which are {kind}; name in "
+            f"{quote([*odd])} has {quote(example)}, unlike its other labels, which are {kind}; name in "
             "missing= (--missing) what is no cluster, leave out a row of names, units or totals, or pass "
             "missing=[] (--missing '') if all are clusters."
         )
@@ -415,7 +415,7 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
     if are_words and all(e.name in e.values for e in encodings):
         are_words = False
         messages.append(
-            f"the names of the partitions are labels, too ({shown([e.name for e in encodings])}); leave out "
+            f"the names of the partitions are labels, too ({quote([e.name for e in encodings])}); leave out "
             "a row that repeats the header."
         )
     are_full = min(e.n_labeled for e in encodings) >= n_objects - 1
@@ -423,7 +423,7 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
         labeled = codes[row] >= 0
         are_alone = (codes == codes[row]).sum(axis=0)[labeled] == 1
         if are_alone.all() and (labeled.all() or (are_full and labeled.any())):
-            texts = shown([str(e.values[c]) for e, c in zip(encodings, codes[row], strict=True) if c >= 0])
+            texts = quote([str(e.values[c]) for e, c in zip(encodings, codes[row], strict=True) if c >= 0])
             messages.append(
                 f"the {ordinal} row has labels that no other has in any partition ({texts}); leave it out if "
                 "it has types, units or totals."
@@ -431,7 +431,7 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
     ids = [encoding.name for encoding in encodings if len(encoding.values) == n_objects >= 200]
     if 0 < len(ids) < len(encodings):
         messages.append(
-            f"every object has a different label in {shown(ids)}; pass id={ids[0]!r} (--id {ids[0]}) if that "
+            f"every object has a different label in {quote(ids)}; pass id={ids[0]!r} (--id {ids[0]}) if that "
             "names the objects, and leave out with drop= (--drop) what is no partition."
         )
     for message in messages:
@@ -443,7 +443,7 @@ def warn_of_unseen(where: str, rule: MissingRule, values: set[Any], category: ty
     unseen = [text for text in rule.more_words if values.isdisjoint({text, number_of(text)} - {None})]
     if unseen and rule.words.isdisjoint({"True", "False"}):  # which are named as 1 and 0, too
         warn_user(
-            f"no value of {where} is {shown(unseen)}, which missing= (--missing) names; name what is missing "
+            f"no value of {where} is {quote(unseen)}, which missing= (--missing) names; name what is missing "
             "as it is written there, or leave that out.",
             category,
         )

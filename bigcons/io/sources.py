@@ -431,7 +431,7 @@ _INDEX_NAME = re.compile(r"__index_level_\d+__|__null_dask_index__")
 """Names that pandas and dask give to the Parquet column of an unnamed index."""
 
 
-def _of_pandas(schema: pa.Schema, key: str) -> list[Any]:
+def _pandas_list(schema: pa.Schema, key: str) -> list[Any]:
     """Return a list of the metadata of pandas; empty without metadata, or if others use the name."""
     with suppress(ValueError, LookupError, TypeError, RecursionError):
         stored = json.loads((schema.metadata or {})[b"pandas"])[key]
@@ -441,7 +441,7 @@ def _of_pandas(schema: pa.Schema, key: str) -> list[Any]:
 
 def pandas_index(schema: pa.Schema) -> int | None:
     """Return the position of the column that was the index of a data frame; None if none was."""
-    names = [name for name in _of_pandas(schema, "index_columns") if isinstance(name, str)]
+    names = [name for name in _pandas_list(schema, "index_columns") if isinstance(name, str)]
     names = [name for name in names if name in schema.names]
     names = names or [name for name in schema.names if _INDEX_NAME.fullmatch(name)]
     if len(names) > 1:
@@ -993,7 +993,7 @@ def parquet_source(path: File) -> Source:
 
     source = Source(str(path), schema.names, len(schema.names), [sum(group_rows)], load, 24.0)
     source.types, source.fixed_bytes = lambda: schema.types, max(n_bytes, default=0)
-    notes = [column for column in _of_pandas(schema, "columns") if isinstance(column, dict)]
+    notes = [column for column in _pandas_list(schema, "columns") if isinstance(column, dict)]
     names = [column.get("field_name") for column in notes if column.get("pandas_type") == "categorical"]
     source.categorical = frozenset(c for c, name in enumerate(schema.names) if name in names)
     return with_index(source, pandas_index(schema))

@@ -85,7 +85,7 @@ class _Leaf(type(numba.njit(lambda: None))):  # type: ignore[misc]
         return super().get_call_template([types.unliteral(argument) for argument in args], kws)
 
 
-def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
+def cache_maker(make: Callable[..., Any]) -> Callable[..., Any]:
     """Cache a function that makes kernels, so that all threads get the same kernel for the same arguments.
 
     To numba, two kernels made from the same arguments are different types with the same name, and code
@@ -94,11 +94,11 @@ def made_once(make: Callable[..., Any]) -> Callable[..., Any]:
     cached, lock = cache(make), Lock()
 
     @wraps(make)
-    def only(*arguments: Any) -> Any:
+    def make_kernel(*arguments: Any) -> Any:
         with lock:
             return cached(*arguments)
 
-    return only
+    return make_kernel
 
 
 class _Cache(FunctionCache):

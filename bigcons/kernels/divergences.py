@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bigcons.kernels._jit import jit, made_once
+from bigcons.kernels._jit import cache_maker, jit
 
 Kernel = Callable[..., Any]
 
@@ -74,7 +74,7 @@ def kl_curvature(x, p):
     return (1.0 - x) / ((1.0 - p) * (1.0 - p)) + x / (p * p)
 
 
-@made_once
+@cache_maker
 def bregman_functions(
     phi: Kernel, derivative: Kernel | None = None, second_derivative: Kernel | None = None
 ) -> tuple[Kernel, Kernel, Kernel]:
@@ -143,7 +143,7 @@ def second_central_difference(f: Kernel) -> Kernel:
 # ``-gap`` at 0.
 
 
-@made_once
+@cache_maker
 def newton_search(slope: Callable[..., Any], curvature: Callable[..., Any]) -> Callable[..., Any]:
     """Return the search for a double-convex divergence: Newton kept inside the paper's shrinking bracket.
 

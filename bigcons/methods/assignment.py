@@ -23,7 +23,7 @@ from bigcons.methods.base import MethodInfo
 from bigcons.methods.pass_clusterer import (
     PassClusterer,
     checked_clusters,
-    count_given,
+    count_initial,
     expected_counts,
     first_partition,
     spread,
@@ -483,7 +483,7 @@ class IVC(PassClusterer):
     def _starts(self, method: Method, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
         first = self._first_clusters(ensemble)
         if isinstance(first, np.ndarray):
-            return BestOfStarts(method, partial(count_given, first, self.n_clusters), carries=True)
+            return BestOfStarts(method, partial(count_initial, first, self.n_clusters), carries=True)
         method.first = first  # type: ignore[attr-defined]  # of tables
         return super()._starts(method, ensemble, engine, survey)
 

@@ -407,7 +407,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 value = float(value)
             if name not in free:
                 words[name] = _in_words(value)
-        if (pairs := self._given_pairs()) is not None:
+        if (pairs := self._pair_table()) is not None:
             words["pairs"] += f", {pairs.digest()}"
         ids = ensemble.id_column
         return {
@@ -436,7 +436,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if (tree := finished.tree) is not None:
             self.tree_, self.n_clusters_choice_ = tree, tree.choice
 
-    def _given_pairs(self) -> PairTable | None:
+    def _pair_table(self) -> PairTable | None:
         """Return the table of pairs that the method works on, if it is one or the path of one."""
         pairs = getattr(self, "pairs", None)
         if isinstance(pairs, PairTable):

@@ -70,7 +70,7 @@ class Correspondence(ConsensusClusterer):
         lengths = np.sqrt(np.diag(overlaps))
         similarity = overlaps / lengths
         similarity /= lengths[:, None]
-        incidence.clear_own_partitions(similarity, offsets)
+        incidence.clear_same_partitions(similarity, offsets)
         with one_thread():
             grouping, objectives = self._group((overlaps, similarity, offsets, times), seed, engine)
             # base clusters in no group join the one that they resemble most

@@ -549,7 +549,7 @@ def jaccard_weights(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     union = sizes[:, None] + sizes
     union -= overlaps
     weights = np.divide(overlaps, union, out=union, where=union > 0)  # nothing overlaps where it is 0
-    incidence.clear_own_partitions(weights, offsets)
+    incidence.clear_same_partitions(weights, offsets)
     return weights
 
 

@@ -181,7 +181,7 @@ def cluster_sizes(overlaps: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     )
 
 
-def clear_own_partitions(table: np.ndarray, offsets: np.ndarray) -> None:
+def clear_same_partitions(table: np.ndarray, offsets: np.ndarray) -> None:
     """Set the entries (B, B) between base clusters of one partition to zero."""
     for first, last in pairwise(offsets):
         table[first:last, first:last] = 0.0

@@ -181,8 +181,8 @@ def checked_clusters(init: Any, n_objects: int, n_clusters: int, names: str) -> 
     return clusters.astype(np.int32)
 
 
-def count_given(clusters: np.ndarray, n_clusters: int, run: Run) -> Counts:
-    """Return the counts of given clusters (n,) of all objects, which become their first rows."""
+def count_initial(clusters: np.ndarray, n_clusters: int, run: Run) -> Counts:
+    """Return the counts of initial clusters (n,) of all objects, which become their first rows."""
 
     def count_block(block: Block) -> Counts:
         members = clusters[block.start : block.stop]

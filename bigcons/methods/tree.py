@@ -98,9 +98,9 @@ class TreePass(passes.Passes):
             log_likelihood = float(placed.stats["totals"][0]) * n / len(run.sample)
         table = np.ascontiguousarray(total["T"][:, :K].T)
         rates = np.ascontiguousarray(placement.rates[:, :K])
-        known_rates = rates, rates + placement.without[:, :K]
+        rate_pair = rates, rates + placement.without[:, :K]
         counts = None if weights is None else weights.partitions
-        share = independent_share(run.sample, clusters, offsets, table, *known_rates, counts)
+        share = independent_share(run.sample, clusters, offsets, table, *rate_pair, counts)
         placement, divisions = replace(placement, temperature=share), np.full((K, K), np.nan)
         if self.search is not None:
             sampled = self.search.sample.all_labels
@@ -295,7 +295,7 @@ class ConsensusTree(ConsensusClusterer):
         is_whole, n_best = len(sample.all_labels) == n, 0
         for n_cut in range(K, most_cut + 1):
             cut = groups.cut(n_cut, least, self._trees, share)
-            if is_fixed and (divided := sample.divided(n_cut)) is not None:
+            if is_fixed and (divided := sample.divide(n_cut)) is not None:
                 cut = max(cut, divided, key=attrgetter("merit"))
             # a tree merges groups of objects that err with each other, or all with one of the clusters
             clusters = grouping.most_probable(*labeled, cut.labels, left_out=True)

@@ -386,11 +386,11 @@ def _warnings(report: Report) -> Iterator[str]:
         rows = zip(clusters["cluster"].to_pylist(), clusters["stability"].to_pylist(), strict=True)
         if weak := [str(k) for k, value in rows if value is not None and value < 0.5]:
             plural = "s" if len(weak) > 1 else ""
-            yield f"Half of the partitions would assign other objects to cluster{plural} {_some(weak, 8)}."
+            yield f"Half of the partitions would assign other objects to cluster{plural} {_list(weak, 8)}."
     pairs = {tuple(sorted(pair)) for pair in mergers(clusters).items()}
     if joined := [f"{k} and {other}" for k, other in sorted(pairs)]:
         yield (
-            f"Halves of the partitions do not separate clusters {_some(joined, 8)}, which could be merged."
+            f"Halves of the partitions do not separate clusters {_list(joined, 8)}, which could be merged."
         )
     words = "say almost nothing about the clusters"
     yield from _of_partitions(report.partitions, "weight", lambda value: value < 0.1, words)
@@ -420,7 +420,7 @@ def _share(n: int, total: int, noun: str) -> str:
     return f"{n:,} of {total:,} {noun} ({percent(n / total)})"
 
 
-def _some(words: list[str], limit: int) -> str:
+def _list(words: list[str], limit: int) -> str:
     return ", ".join(words[:limit]) + (", ..." if len(words) > limit else "")
 
 

@@ -188,7 +188,7 @@ def mean_pair_weight(n_seen: np.ndarray, n_objects: int, weights: np.ndarray | N
     return max(float((weights * counts * (counts - 1.0)).sum()) / n_objects, float(weights.mean()))
 
 
-def dissenting(sample: np.ndarray) -> np.ndarray:
+def find_dissent(sample: np.ndarray) -> np.ndarray:
     """Return the partitions that agree with no other: surely by less than a tenth of the median.
 
     The agreement of two partitions of k and l clusters is the square of Tschuprow's coefficient,
@@ -243,7 +243,7 @@ def warn_of_dissent(survey: Survey, ensemble: Ensemble, weights: np.ndarray | No
     judged = "partitions"
     if counted.size > 1000:  # evenly spaced
         counted, judged = counted[np.arange(1000) * counted.size // 1000], "partitions examined"
-    alone = counted[dissenting(survey.sample[survey.is_uniform][:, counted])]
+    alone = counted[find_dissent(survey.sample[survey.is_uniform][:, counted])]
     if alone.size:
         names = ", ".join(ensemble.names[u] for u in alone[:3]) + (", ..." if alone.size > 3 else "")
         warn_user(
@@ -264,7 +264,7 @@ def start_rows(ensemble: Ensemble, n_clusters: int) -> int:
     return min(n, max(4096, min(enough, (1 << 21) * n // n_labels)))
 
 
-def linked(labeled: np.ndarray) -> np.ndarray:
+def link_partitions(labeled: np.ndarray) -> np.ndarray:
     """Return the first partition (M,) that each is linked to by the objects that are ``labeled`` (rows, M).
 
     Partitions are linked that label some of the same objects, directly or by way of others. O(rows M) time a
@@ -273,7 +273,7 @@ def linked(labeled: np.ndarray) -> np.ndarray:
     M = labeled.shape[1]
     # a part of the objects of a block that nearly always links all of its partitions
     part = labeled[: len(labeled) // 32]
-    if len(part) and not (group := linked(part)).any():
+    if len(part) and not (group := link_partitions(part)).any():
         return group  # the rest can link no more
     group, rows = np.arange(M), labeled[labeled.any(axis=1)]
     while len(rows):
@@ -417,11 +417,11 @@ def take_survey(
         labeled = np.take_along_axis(counted, first[:, None], axis=1)[:, 0]
         firsts = np.bincount(first[labeled], minlength=counted.shape[1])
         unlabeled = [] if labeled.all() else [(block, np.packbits(~labeled))]
-        return firsts, unlabeled, linked(counted), drawing.of_block(block, labels)
+        return firsts, unlabeled, link_partitions(counted), drawing.of_block(block, labels)
 
     def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
         links = np.concatenate([np.equal.outer(np.unique(group), group) for group in (a[2], b[2])])
-        return a[0] + b[0], a[1] + b[1], linked(links), drawing.add(a[3], b[3])
+        return a[0] + b[0], a[1] + b[1], link_partitions(links), drawing.add(a[3], b[3])
 
     firsts, unlabeled, group, drawn = fold(engine, ensemble.blocks(), survey_block, add, progress="survey")
     sizes = np.bincount(group, firsts).astype(np.int64)  # of objects, by their first labels

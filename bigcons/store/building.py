@@ -19,7 +19,7 @@ import numpy as np
 
 from bigcons.disk.places import temporary_folder
 from bigcons.disk.schema import MISSING
-from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError, shown
+from bigcons.errors import EmptyPartitionError, InvalidIdsError, InvalidInputError, quote
 from bigcons.io import labels as coding
 from bigcons.io.columns import (
     Column,
@@ -196,7 +196,7 @@ def with_objects(
             remedy = "place new features (bigcons place), or append their generator.assign(features).labels"
         raise InvalidInputError(
             f"{source.where} has other columns than the {len(header.names)} partitions of the ensemble, "
-            f"{shown(header.names)}; {remedy}."
+            f"{quote(header.names)}; {remedy}."
         )
     pairs = zip(header.n_clusters, categories, strict=True)
     values = [np.arange(k) if labels is None else labels for k, labels in pairs]
@@ -206,7 +206,7 @@ def with_objects(
         n_objects=header.n_objects + part.n_objects,
         n_clusters=part.n_clusters,
         n_labeled=header.n_labeled + part.n_labeled,
-        provenance=_appended(header, objects=part.n_objects),
+        provenance=_note_append(header, objects=part.n_objects),
         ids=_ids_of_more(header, source.ids, source.where),
     )
     old_blocks = (read_rows(b.start, b.stop) for b in row_blocks(header.n_objects, header.chunk_rows))
@@ -242,7 +242,7 @@ def with_partitions(
         names=[*header.names, *part.names],
         n_clusters=np.append(header.n_clusters, part.n_clusters),
         n_labeled=np.append(header.n_labeled, part.n_labeled),
-        provenance=_appended(header, partitions=len(part.names)),
+        provenance=_note_append(header, partitions=len(part.names)),
         ids=header.ids or source.ids,
     )
 
@@ -284,7 +284,7 @@ def _generic(names: Sequence[str] | None) -> bool:
     return all(re.fullmatch(r"p?\d+", name) for name in names or ())
 
 
-def _appended(header: Header, **counts: int) -> dict[str, Any]:
+def _note_append(header: Header, **counts: int) -> dict[str, Any]:
     return header.provenance | {"appended": [*header.provenance.get("appended", []), counts]}
 
 

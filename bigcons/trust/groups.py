@@ -292,7 +292,7 @@ class Sample:
         tables = self.tables(n_groups, at_any_scale=at_any_scale)
         return Groups(*tables, *merge_groups(*tables[2:]))
 
-    def divided(self, n_clusters: int) -> Cut | None:
+    def divide(self, n_clusters: int) -> Cut | None:
         """Return ``n_clusters`` by k-means of the objects in as many leading vectors of the embedding.
 
         None where there are fewer vectors, since groups were found without them, and if a cluster is small.

@@ -113,7 +113,7 @@ class Halves(NamedTuple):
                     tables = sample.tables(sizes.size, at_any_scale=True)
                     half_tree = grouping.merge_groups(*tables[2:], names=[name])[0][name]
                     shared = common_objects(groups[order], tables[0])
-                    shares.append(reproduced(trees[name], half_tree, shared))
+                    shares.append(reproduction(trees[name], half_tree, shared))
                 listener.advance(1)
         if not shares:
             return Support(*np.full((2, len(trees[name].sides)), np.nan))
@@ -221,7 +221,7 @@ class Halves(NamedTuple):
         size_table = np.broadcast_to(sizes[:, None], total.shape)
         with one_thread(user_api="blas"):
             proposals = [
-                proposed([(*cut, objects[cut[1].tobytes()]) for cut in half_cuts], clusters, weights, sizes)
+                propose([(*cut, objects[cut[1].tobytes()]) for cut in half_cuts], clusters, weights, sizes)
                 for half_cuts in cuts
             ]
             for (in_one, first), (in_two, second) in zip(proposals[::2], proposals[1::2], strict=True):
@@ -239,7 +239,7 @@ class Halves(NamedTuple):
         return ClusterSupport(np.maximum(supports, 0.0), np.maximum(divisions, 0.0))
 
 
-def proposed(
+def propose(
     cuts: Sequence[tuple[Tree, np.ndarray, np.ndarray]],
     clusters: np.ndarray,
     weights: np.ndarray,
@@ -280,7 +280,7 @@ def common_objects(groups: np.ndarray, other_groups: np.ndarray) -> np.ndarray:
     return table
 
 
-def reproduced(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
+def reproduction(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
     """Return how far clusters of another tree divide the objects of splits in the same two sides, (G - 1,).
 
     ``shared`` (G, H): objects that the groups of the two have in common. With sides X and Y of a split and a

@@ -11,7 +11,7 @@ from bigcons.metrics import adjusted_rand
 
 @pytest.mark.parametrize("missing", [0.0, 0.5])
 def test_solved__once_is_the_method_by_its_trees_where_no_cluster_is_lost(missing, monkeypatch):
-    monkeypatch.setattr("bigcons.trust.groups.Sample.divided", lambda *_: None)
+    monkeypatch.setattr("bigcons.trust.groups.Sample.divide", lambda *_: None)
     ensemble, truth = planted_ensemble(600, 30, missing=missing, random_state=0)
     labels, classes = ensemble.read(0, 600), np.unique(truth, return_inverse=True)[1]
     found = dict(solved(labels, classes, seed=0))

@@ -92,7 +92,7 @@ def test_mixed__is_half_by_landmarks_and_half_by_k_means(points):
 def test_clusters_that_are_drawn__are_the_most_that_there_are(n_objects, n_clusters):
     points = np.random.default_rng(0).normal(size=(n_objects, 3))
     found = mixed(points, n_partitions=40, n_clusters=n_clusters, random_state=5).n_clusters
-    drawn = Scheme("mixed", 40, n_clusters, seed=5).of_objects(n_objects, n_objects).drawn()
+    drawn = Scheme("mixed", 40, n_clusters, seed=5).of_objects(n_objects, n_objects).draw_numbers()
     assert (found <= drawn).all()
     if n_objects == 400:
         np.testing.assert_array_equal(found, drawn)

@@ -18,7 +18,7 @@ from bigcons.errors import (
     SurplusClustersWarning,
 )
 from bigcons.metrics import adjusted_rand
-from bigcons.run.survey import dissenting
+from bigcons.run.survey import find_dissent
 
 
 def said(model, x):
@@ -140,15 +140,15 @@ def test_memberships_that_may_not_fit_on_the_disk_are_told_before_a_solve(free, 
 @pytest.mark.parametrize("missing", [0.0, 0.5, 0.95])
 def test_dissenting__names_random_partitions_and_no_others(missing):
     labels = planted_ensemble(1500, 40, missing=missing, random_state=0)[0].read(0, 1500).copy()
-    assert dissenting(labels).tolist() == []
-    assert dissenting(np.random.default_rng(0).integers(-1, 5, labels.shape)).tolist() == []
+    assert find_dissent(labels).tolist() == []
+    assert find_dissent(np.random.default_rng(0).integers(-1, 5, labels.shape)).tolist() == []
     labels[:, 5:9] = np.random.default_rng(0).integers(5, size=(1500, 4))
-    assert set(dissenting(labels)) <= {5, 6, 7, 8}
-    assert missing > 0.5 or dissenting(labels).tolist() == [5, 6, 7, 8]
+    assert set(find_dissent(labels)) <= {5, 6, 7, 8}
+    assert missing > 0.5 or find_dissent(labels).tolist() == [5, 6, 7, 8]
 
 
 def test_dissenting__takes_partitions_without_labels_in_the_sample():
     labels = np.random.default_rng(0).integers(0, 4, (60, 1)).repeat(8, axis=1)
     labels[:, 2:4] = MISSING
-    assert dissenting(labels).tolist() == []
-    assert dissenting(np.full((60, 3), MISSING)).tolist() == []
+    assert find_dissent(labels).tolist() == []
+    assert find_dissent(np.full((60, 3), MISSING)).tolist() == []

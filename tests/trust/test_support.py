@@ -13,7 +13,7 @@ from bigcons.errors import NoStructureWarning
 from bigcons.metrics import adjusted_rand, trust
 from bigcons.trust.groups import ERROR_RATES, TREES, Groups, Sample, Tree, most_probable
 from bigcons.trust.placement import EXTRA
-from bigcons.trust.support import Half, Halves, common_objects, reproduced
+from bigcons.trust.support import Half, Halves, common_objects, reproduction
 from bigcons.weights import incidence_of
 from tests.naive import support as naive
 from tests.support.refusals import refused
@@ -47,7 +47,7 @@ def test_support_of_splits__is_that_of_sets_of_objects(data, n_objects):
     if one.max() < 0 or two.max() < 0:
         return
     tree, other = (data.draw(trees(groups)) for groups in (one, two))
-    found = reproduced(tree, other, common_objects(one, two))
+    found = reproduction(tree, other, common_objects(one, two))
     splits, sides = naive.splits_of(one.tolist(), tree.sides.tolist()), other.sides.tolist()
     expected = [naive.reproduced(split, one.tolist(), two.tolist(), sides) for split in splits]
     np.testing.assert_allclose(found, expected)
