@@ -122,7 +122,7 @@ def select(
 
 
 def source_of(x: Any) -> Any:
-    """Return the table that a choice is of, as the user gave it."""
+    """Return the table whose columns a choice selects, as the user gave it."""
     return x.source if isinstance(x, Selection) else x
 
 
@@ -364,9 +364,9 @@ class Ids:
 
 
 def parts_of(ids: Any, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers and no bytes or, of text, the end of each id and the UTF-8 of all, uint8.
+    """Return the numbers and no bytes or, for text, the end of each id and the UTF-8 of all, uint8.
 
-    Ends are those in a text of which ``first`` bytes come before.
+    Ends are counted in a text that has ``first`` bytes before these ids.
     """
     if _kind_of(ids) != TEXT:
         return np.ascontiguousarray(ids.to_numpy(zero_copy_only=False)), np.empty(0, np.uint8)

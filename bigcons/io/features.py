@@ -262,7 +262,7 @@ class FeatureEncoding:
 
 
 def kind_of(kind: Any) -> str | None:
-    """Return what a column of a type of Arrow or NumPy becomes, CATEGORY for any text; None if no feature."""
+    """Return the kind of a column by its Arrow or NumPy type, CATEGORY for any text; None if no feature."""
     if isinstance(kind, np.dtype):
         return NUMBER if kind.kind in "buif" else None
     types = pa.types
@@ -289,7 +289,7 @@ def as_arrow(column: Any, name: str, where: str) -> Any:
 
 
 def texts_of(column: Any, missing: tuple[str, ...]) -> tuple[list[str | None], np.ndarray]:
-    """Return the different texts of a column, None for missing ones, and which each row has, -1 of none."""
+    """Return the different texts of a column, None for missing ones, and the number of each row's text."""
     if pa.types.is_null(column.type):
         return [], np.full(len(column), -1)
     if pa.types.is_string_view(column.type):
@@ -307,7 +307,7 @@ def texts_of(column: Any, missing: tuple[str, ...]) -> tuple[list[str | None], n
 
 
 def codes_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
-    """Return which column of a category each row has, ``(rows,)`` int64, -1 of none."""
+    """Return the column of each row's category, ``(rows,)`` int64, -1 for rows of no known category."""
     texts, rows = texts_of(as_arrow(column, code.name, where), code.missing)
     missing = code.width - 1 if code.may_miss else -1
     places: dict[str | None, int] = {level: place for place, level in enumerate(code.levels)}
@@ -339,7 +339,7 @@ def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
 
 
 def without_missing(values: np.ndarray, code: ColumnCode, dtype: np.dtype) -> np.ndarray:
-    """Return numbers with NaN where they are named as missing; ``dtype`` is the type of the source."""
+    """Return numbers with NaN in place of the codes of missing ones; ``dtype`` is the type of the source."""
     if not code.missing:
         return values
     numbers = np.array([number for text in code.missing if (number := loose_number(text)) is not None])
@@ -399,7 +399,7 @@ def open_features(
 
 
 def encoded_features(source: object, encoding: FeatureEncoding, id: Column | None = None) -> Features:
-    """Open the features of new rows, which become what those did of which the encoding was learned."""
+    """Open the features of new rows, encoded like the rows from which the encoding was learned."""
     if isinstance(source, Features):
         return source
     return Features(encoding.table_of(source, id), encoding=encoding)
@@ -408,8 +408,8 @@ def encoded_features(source: object, encoding: FeatureEncoding, id: Column | Non
 def _code_of_missing(numbers: np.ndarray) -> float | None:
     """Return the lowest or highest number if it may stand for a missing value, else None.
 
-    It is negative where no other is, or nines; repeated; and more than half the range away from the others,
-    of which there are three or more.
+    Such a code is the only negative number, or all nines; it is repeated; and it is more than half the range
+    away from the others, of which there are three or more.
     """
     values = np.unique(numbers)
     for end, next_one in (values[:2], values[:-3:-1]) if len(values) > 3 else ():

@@ -94,7 +94,7 @@ class Source:
     is_sparse
         Whether its batches are compressed sparse rows, of features only.
     is_text
-        Whether numbers are given as text.
+        Whether numbers are written as text.
     text
         The same columns as the text that is in a file; None if they have types, or are text.
     index, is_named
@@ -105,8 +105,8 @@ class Source:
         Which labels are missing.
     categorical
         Positions of the features whose numbers are categories.
-    is_given, may_be_other
-        Whether it is labels that a user holds, not an ensemble, and whether its rows may be no objects.
+    is_raw, may_be_other
+        Whether a user gave these labels, not an ensemble, and whether their rows may be no objects.
     """
 
     where: str

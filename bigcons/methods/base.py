@@ -339,9 +339,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def _judge_sample(self, rows: np.ndarray, sample: Sample | None) -> NClustersChoice | None:
         """Judge structure and clusters by the ``rows`` of a sample; return the choice, if any is needed.
 
-        In the groups of a tree that is cut at ``n_clusters``; ``_search`` has them. None is a sample that
-        says too little of the base clusters; nor is it judged where fewer objects are sampled than make a
-        cluster that counts. A number that has been chosen has been judged.
+        They are judged by the groups of a tree that is cut at ``n_clusters``; ``_search`` keeps them. Nothing
+        is judged if ``sample`` is None, as it would say too little of the base clusters, or if it has fewer
+        objects than make clusters that count. A number that has been chosen has been judged.
         """
         if hasattr(self, "n_clusters_choice_"):
             return None
@@ -386,7 +386,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             )
 
     def _features_in_words(self) -> str:
-        """Return that a column may be a feature, if one is not numbered as clusters are."""
+        """Return a sentence that a column may be a feature, if its numbers are unlike those of clusters."""
         for name, values in zip(self._recoding.names, self._recoding.values, strict=True):
             if values.dtype != object and (largest := int(values.max())) > len(values):
                 return (
@@ -728,7 +728,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         return Placed(labels, soft, is_far, data.ids, parts[0].support)
 
     def _labels_of(self, x: Any, *, with_ids: bool = False) -> Ensemble:
-        """Return base labels of new objects; what cannot be such may be features."""
+        """Return the base labels of new objects; an error for other values mentions features."""
         check_is_fitted(self)
         try:
             return self._recoding.ensemble(x, with_ids=with_ids)

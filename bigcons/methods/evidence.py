@@ -409,7 +409,7 @@ def unique_rows(
     row_bytes = ensemble.dtype.itemsize * ensemble.n_partitions
 
     def distinct_of(block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Return a block's rows that have a label, each once, and the number of each object's, -1 without."""
+        """Return a block's distinct rows that have a label, and the number of each object's row, or -1."""
         labels = ensemble.read(block.start, block.stop)
         labels = np.ascontiguousarray(counted_labels(labels, weights))
         labeled = np.flatnonzero((labels >= 0).any(axis=1))
@@ -432,7 +432,7 @@ def unique_rows(
 
 
 def _summed_over_clusters(rows: np.ndarray, times: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return for each row the values (n_rows,) of all rows in its base clusters, of partition u times[u]."""
+    """Return for each row the ``values`` (n_rows,) summed over its base clusters, ``times`` by partition."""
     summed = np.zeros(len(rows))
     for labels, weight in zip(rows.T, times, strict=True):
         is_labeled = labels >= 0

@@ -488,7 +488,7 @@ class Supra(ConsensusClusterer):
         shared = {"random_state": seed, "memory": self.memory, "out": None, "client": engine}
         for (name, member), n_clusters in product(members.items(), self._numbers()):
             model = clone(member).set_params(n_clusters=n_clusters, **shared)
-            with warnings.catch_warnings():  # of objects without labels this has warned
+            with warnings.catch_warnings():  # this fit has already warned of objects without labels
                 warnings.simplefilter("ignore", UnlabeledObjectsWarning)
                 labels = np.asarray(model.fit(ensemble).labels_)
             score = anmi(ensemble, labels, client=engine)

@@ -224,7 +224,7 @@ def shares(scores: np.ndarray) -> np.ndarray:
 
 
 def weights_of(model: Any, ensemble: Ensemble, engine: Engine) -> Weights | None:
-    """Return what the parameter ``weights`` of a method tells: "local", a number for each partition, or None.
+    """Return the weights by the parameter of a method: "local", a number for each partition, or None.
 
     "local" weighs base clusters by their reliability: see `bigcons.trust.groups`.
     """
@@ -383,9 +383,9 @@ def find_centers(
 ) -> tuple[np.ndarray, History]:
     """Return the centers of k-means over all objects with a label and ``extra`` rows with their weights.
 
-    Also the history. K-means starts on the ``sample`` of label rows. If these are not all objects, it starts
-    on no more extra rows than these, and passes over the blocks continue, at most `MOST_PASSES`, until the
-    summed squared moves of the centers are at most `MOVE_TOL` times the mean variance of the columns.
+    Returns the history, too. K-means starts on the ``sample`` of label rows. If it has not all objects, the
+    start has no more extra rows than it, and passes over the blocks continue, at most `MOST_PASSES`, until
+    the summed squared moves of the centers are at most `MOVE_TOL` times the mean variance of the columns.
     """
     rows, labeled = embedding.rows_of(sample)
     n_sampled, added = len(sample), extra
@@ -435,8 +435,8 @@ def leading_by_passes(
     ``weigh`` gives the weights (rows,) of the objects of a block. By LOBPCG (Knyazev 2001), a pass an
     iteration, until no residual ``|A v - value v|`` is above ``tol``, from a random start that does not
     depend on the engine. The largest eigenvalue is 1; the angle to a true vector is at most ``tol`` divided
-    by the distance to the next eigenvalue not wanted. After 24 passes vectors count as found: with no
-    gap after them, no space of theirs is to be found.
+    by the distance to the first eigenvalue after them. After 24 passes the vectors are taken as they are:
+    without a gap after their eigenvalues, they span no definite space.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator, eigsh, lobpcg

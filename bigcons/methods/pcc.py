@@ -294,10 +294,10 @@ ENOUGH = 0.4
 def warn_of_labels(survey: Survey, ensemble: Ensemble, n_clusters: int, weights: Weights | None) -> bool:
     """Warn of labels that are far finer or far coarser than the consensus; return whether they are coarser.
 
-    If they join too few pairs of objects for memberships to explain: the mean of ``y_i.y_j`` over ``i != j``
-    is at least the least share of pairs that clusters can join, those of equal size, to which a fit to a much
-    lower share of joined pairs tends. If the partitions have far fewer clusters than asked for, they join
-    different ones by chance, for which the paper's model has no term. O(m M log m) time for a sample of m.
+    Fine labels join too few pairs of objects for memberships to explain: the mean of ``y_i.y_j``, ``i != j``,
+    is at least the share of pairs that clusters of equal size join, the least of all clusters, to which a
+    fit to a much lower share tends. Coarse partitions, of far fewer clusters than asked for, join different
+    ones by chance, for which the paper's model has no term. O(m M log m) time for a sample of m.
     """
     counts, n = None if weights is None else weights.partitions, float(ensemble.n_labeled.mean())
     # the share of co-clustered pairs of sampled objects, over partitions that label both
@@ -617,7 +617,7 @@ class BlockedPairs(passes.Passes):
     ) -> Callable[[Block], Stretch]:
         """Return the task that takes a stretch of at most so many steps with a block, the steepest first.
 
-        While a KKT gap is above ``threshold``; it writes the next generation. The objective that it reports
+        It stops when no KKT gap is above ``threshold``, and writes the next generation. Its objective
         covers the pairs inside the block and those with blocks of earlier rounds: summed over all blocks,
         every pair at the end of the pass except those that different blocks of one round share. Time
         O(steps l (K + log n)) for l pairs an object; memory 16 n K + 32 n bytes.
@@ -747,9 +747,9 @@ def solve_pairs(
 ) -> tuple[Callable[[Block], np.ndarray], passes.Iterate, AgreementSums]:
     """Solve PCC on pairs; return a reader of memberships, the last iterate, and the sums of all objects.
 
-    ``run`` is over the labels. Of the heap, pairs are in one block, in memory; else in blocks that workers
+    ``run`` is over the labels. With the heap, pairs are in one block, in memory; else in blocks that workers
     read. The first memberships are those of a solved sample, extended to all objects or, with the limit of
-    the paper, its uniform ones, perturbed. Objects in no pair are placed over all pairs.
+    the paper, the paper's uniform ones, perturbed. Objects in no pair are placed over all pairs.
     """
     data, n, engine, is_squared = run.data, run.data.n_objects, run.engine, problem.divergence.name == "l2"
     K, pairs, arrays, seed = problem.n_clusters, problem.pairs, run.arrays, run.seed

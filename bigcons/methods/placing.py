@@ -44,7 +44,7 @@ class Placed(NamedTuple):
 
     @property
     def confidence(self) -> np.ndarray | None:
-        """(n_objects,) float32: the membership of each object in its cluster, times the support of that."""
+        """(n_objects,) float32: the membership of each object in its cluster, times the cluster's support."""
         if self.memberships is None:
             return None
         confidence = self.memberships[np.arange(len(self.labels)), np.maximum(self.labels, 0)]
@@ -192,7 +192,7 @@ def placed_by_features(
 ) -> tuple[Features, NewRows, Iterator[Placed]]:
     """Return a table of features, its rows as a generator takes them, and the blocks as a method places them.
 
-    Blocks are placed as they are iterated, without ids; at the end some rows are warned of.
+    Blocks are placed as they are iterated, without ids; at the end `NewRows` warns of rows that it counted.
     """
     generator: Generator | None = model._generator
     if generator is None:

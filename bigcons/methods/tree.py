@@ -66,8 +66,8 @@ class TreePass(passes.Passes):
     def one_pass(self, run: Run, iterate: passes.Iterate, listener: Progress) -> passes.Step:
         """Place all objects, and return the evidence by all of them.
 
-        It is tempered because partitions of the same data repeat each other. With the support of the clusters
-        in the sample that halves of the partitions have grouped.
+        It is tempered because partitions of the same data repeat each other. The support of the clusters is
+        measured in the sample, which halves of the partitions have grouped.
         """
         K, offsets, weights = self.n_clusters, self.offsets, self.weights
         data, arrays, n = run.data, run.arrays, run.data.n_objects
@@ -277,11 +277,11 @@ class ConsensusTree(ConsensusClusterer):
             warn_user(", and ".join(words) + ".", SurplusClustersWarning)
 
     def _cut_sample(self, sample: Sample, groups: Groups, run: Run) -> First:
-        """Return clusters of a sample, cut from its trees; of a chosen number, as that was found.
+        """Return clusters of a sample, cut from its trees; a chosen number has the cut of its choice.
 
         Where some of them win no object of the sample, or fewer than ``min_size`` objects by it, more are
-        cut, up to twice as many, and those are returned that do. A chosen number is not cut further for its
-        size.
+        cut, up to twice as many, and the ones that win enough are returned. A chosen number is not cut
+        further for its size.
         """
         K, is_chosen, offsets = self.n_clusters, hasattr(self, "n_clusters_choice_"), run.data.offsets
         labeled, n = (sample.labels, sample.offsets, sample.counts), run.data.n_objects

@@ -207,7 +207,7 @@ class DaskEngine:
     def _wait(self, step: str, futures: list[Any], addresses: set[str]) -> list[Any]:
         """Return the error of the first task, or the results of it and the next ones that are done.
 
-        Nothing if other workers have replaced those at the ``addresses``, which the tasks were sent to.
+        It returns nothing if other workers have replaced the ones at ``addresses``, to which tasks were sent.
         """
         n_done, active_at, has_warned = 0, time.monotonic(), False
         timeout = min(REFRESH_SECONDS, self.patience / 4)
@@ -355,8 +355,8 @@ def connect_seconds() -> float:
 def connect(address: str, *, refused: float = 5.0) -> Iterator[DaskEngine]:
     """Yield an engine on the Dask scheduler at ``address``; disconnect at the end.
 
-    One that is being started may refuse connections for ``refused`` seconds. It has to exchange Dask's
-    greetings first, for which a client would wait without end.
+    A scheduler that is being started may refuse connections for ``refused`` seconds. It has to exchange
+    Dask's greetings first, for which a client would wait without end.
     """
     client, seconds = None, connect_seconds()
 

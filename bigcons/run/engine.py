@@ -226,8 +226,8 @@ def fold(
     of the blocks left, at most 8: few results are collected, and workers finish together
     (``benchmarks/workers.py --simulate``). The groups depend on the number of blocks alone and are combined
     from the first to the last, so that floating-point sums are equal bit for bit on every engine. ``combine``
-    may modify and return its first argument. ``progress`` hears of each block; a text names a step of its
-    own.
+    may modify and return its first argument. ``progress`` hears of each block; a text is the name of a step
+    to show.
     """
     if not blocks:
         raise ValueError("a fold needs at least one block")

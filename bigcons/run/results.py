@@ -154,7 +154,7 @@ class Results:
                 reports = self._map(write, "results, largest clusters first")
 
     def codes_of(self, labels: Any) -> tuple[Callable[[int, int], np.ndarray], np.ndarray]:
-        """Return what reads ranges of ``labels`` as numbers without gaps, and the labels (K,) of these."""
+        """Return a reader of ranges of ``labels`` as codes without gaps, and the label (K,) of each code."""
         values = np.flatnonzero(self.sizes)
         code_of = np.full(self.n_clusters + 1, -1)  # the last entry is that of -1
         code_of[values] = np.arange(values.size)
@@ -163,7 +163,7 @@ class Results:
     def _next_order(self) -> np.ndarray | None:
         """Return the order in which to number the clusters once more, None if their numbers are final.
 
-        They fall at once unless objects with equal memberships move.
+        One such order makes the sizes fall unless objects with equal memberships move.
         """
         if not (np.diff(self.sizes) > 0).any():
             return None

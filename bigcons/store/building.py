@@ -43,7 +43,7 @@ from bigcons.validation import check_int
 
 
 def hold(content: Content) -> tuple[np.ndarray, Header, Categories]:
-    """Read what is given into memory: labels or memberships, header, categories."""
+    """Read a content into memory; return its labels or memberships, its header and its categories."""
     header = content.header
     rows = np.empty((header.n_objects, header.n_columns), header.dtype)
     start = 0
@@ -262,7 +262,7 @@ def with_partitions(
 
 
 def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:
-    """Return the ids of the objects and of appended ones; refuse repeated and missing ids."""
+    """Return the ids of the old objects, then of the appended ones; refuse repeated and missing ids."""
     import pyarrow as pa
 
     old_ids = header.ids
@@ -342,7 +342,7 @@ def read_runs(
 
 
 def _listed_runs(runs: Any, names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
-    """Return the runs as a list, and their names: given, of a mapping, files or columns, or p0, ..."""
+    """Return the runs as a list, and their names: ``names``, keys, names of files or columns, or p0, ..."""
     if isinstance(runs, Mapping):
         names, runs = list(runs) if names is None else names, list(runs.values())
     is_list = isinstance(runs, (Sequence, np.ndarray)) and not isinstance(runs, str)

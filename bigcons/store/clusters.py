@@ -213,8 +213,8 @@ class ClusterTree:
     ) -> np.ndarray:
         """Return the cluster (G,) int64 of each leaf, numbered by ``objects``, largest first, -1 if left out.
 
-        ``n_clusters``: at most so many, by the highest splits, by default as many as recommended; with one of
-        the others no limit. ``min_support``: a split counts if it has that support, or if a split below it
+        ``n_clusters``: at most so many, by the highest splits; by default as many as recommended or, with
+        another parameter, any. ``min_support``: a split counts if it has that support, or if a split below it
         counts. ``min_size``: clusters have at least so many of ``objects``, instead of five of the sample.
         Smaller ones are joined with the other side of their split or, where that is divided further, left
         out.
@@ -270,8 +270,8 @@ class ClusterTree:
     def branches(self, n_clusters: int | None = None) -> dict[int, tuple[int, int]]:
         """Return the two sides of every split, from the top, of a cut into so many clusters; see `cut`.
 
-        Splits and sides are nodes, numbered as in ``merges``. By default of the number recommended, or of 2
-        where that is 1. What is split off with too few objects to count is passed over.
+        Splits and sides are nodes, numbered as in ``merges``. By default the cut has the recommended number,
+        or 2 where that is 1. A side with too few objects to count is passed over.
         """
         G, threshold = len(self.sizes), least_objects(self.sizes)
         number = max(self.choice.n_clusters, 2) if n_clusters is None else n_clusters
@@ -438,8 +438,8 @@ class Trust(NamedTuple):
 def mergers(clusters: pa.Table) -> dict[int, int]:
     """Return which clusters could be merged at no cost with which other one, that is at least as large.
 
-    By a table of clusters: those whose division from the nearest has less than half the support of one that
-    everyone finds; none where the table does not have that.
+    ``clusters`` is the table of `Trust`. A cluster could be merged if its division from the nearest has less
+    than half of the full support; none could where the table lacks this column.
     """
     if "division" not in clusters.column_names:
         return {}

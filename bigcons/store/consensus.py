@@ -259,7 +259,7 @@ class Consensus(stores.Objects):
         return stores.ids_first(columns, self.id_column, self.id_column.read(*rows))
 
     def read_placing(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return what places new objects in the clusters: facts and arrays of the method.
+        """Return the facts and arrays by which the method places new objects in the clusters.
 
         Raises InvalidInputError if the store has none, CorruptStoreError if it is damaged.
         """
@@ -275,8 +275,8 @@ class Consensus(stores.Objects):
     def tree(self) -> ClusterTree | None:
         """The tree in which the number of clusters was chosen, as `bigcons.consensus_tree` returns it.
 
-        None where it was not chosen; without what places objects. Reads a file, and raises CorruptStoreError
-        if that is damaged.
+        None where it was not chosen. The tree cannot place objects. Reads a file, and raises
+        CorruptStoreError if that is damaged.
         """
         return (
             self._store.read_parts(TREE, ClusterTree.of_parts) if TREE in self._store.body["files"] else None
@@ -399,7 +399,7 @@ def fit_results(model: Any) -> dict[str, Any]:
 
 
 def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
-    """Yield what to mind of the stored results of a fit for so many clusters, one sentence each."""
+    """Yield the cautions about the stored results of a fit for so many clusters, one sentence each."""
     if results.get("converged") is False:
         yield "The solve stopped before its tolerance: raise max_iter, and solve again."
     if n_clusters > 1 and results.get(STRUCTURE, True) is None:
@@ -469,7 +469,7 @@ def match(new: Any, old: Any) -> Matching:
     number of an old one if each has most of the other: no other new cluster shares more objects with the old
     one, and no other old one with the new one. A new cluster without such a partner gets the next free
     number: it is "split" from the old one in which most of its objects were, or "new" if none of them was in
-    any. An old one without is "merged" into the new one in which most of its objects are, or "gone".
+    any. An old one without one is "merged" into the new one in which most of its objects are, or "gone".
 
     Parameters
     ----------

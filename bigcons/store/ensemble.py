@@ -743,7 +743,7 @@ def _table_of(x: Any, **options: Any) -> sources.Source:
 
 
 def _with_open_store(x: Any) -> Any:
-    """Return ``x``, of a choice from the path of a store the same choice from the ensemble."""
+    """Return ``x`` or, if it is the path of a store or a choice from one, the same of the open ensemble."""
     if isinstance(x, Selection):
         return replace(x, source=_with_open_store(x.source))
     is_ensemble = isinstance(x, Ensemble) or (isinstance(x, (str, os.PathLike)) and commit.is_store(x))

@@ -134,7 +134,7 @@ class Generator:
     reach: float
 
     def task(self) -> Callable[[tuple[Block, Any, np.ndarray]], tuple[np.ndarray, np.ndarray]]:
-        """Return the task that labels a block of `NewRows`, and tells which of its rows are far."""
+        """Return the task that labels a block of `NewRows` and reports which of its rows are far."""
         return partial(_assign, self.encoding.scaling, self.centers, self.reach)
 
     def open(self, features: Any, *, id: Column | None = None) -> Features:
@@ -147,9 +147,9 @@ class Generator:
         """Return the base labels of new rows, and which are far from their centers.
 
         ``features`` is any table with the columns that the ensemble was made of, in any order if they have
-        names, as they were then: nothing is scaled or encoded by hand. Values of text that did not occur
-        count as none of those that did. Every partition labels every row, by the nearest of its centers,
-        but one without a known value in any column. Warnings say how many rows are of either kind.
+        names, as they were then: nothing is scaled or encoded by hand. A text that did not occur then counts
+        as no category. Every partition labels every row, by the nearest of its centers, except rows without a
+        known value in any column. Warnings say how many rows have new text, and how many have no value.
         Raises InvalidInputError for missing columns, and for a column of another kind. O(n_objects B width)
         for B centers in all.
         """
@@ -229,9 +229,9 @@ class StoredGenerator(NamedTuple):
 
 
 class NewRows:
-    """New rows as numbers, block by block, each with which of its rows have a value that is known.
+    """New rows as numbers, block by block, with a mask of the rows that have a known value.
 
-    Rows are counted that have none, and those whose text did not occur where the features were encoded.
+    It counts the rows without one, and the rows whose text did not occur where the features were encoded.
     """
 
     def __init__(self, features: Features, scaling: Scaling | None) -> None:
@@ -255,7 +255,7 @@ class NewRows:
         self.n_unknown: int = 0
 
     def __iter__(self) -> Iterator[tuple[Block, Any, np.ndarray]]:
-        """Yield the blocks in order: values with NaN where one is missing, and which rows have any."""
+        """Yield the blocks in order: values, NaN where one is missing, and the mask of rows that have any."""
         for block, values in self._features.iterate(gaps=True, sparse=True):
             is_known: Any = np.ones(block.n_rows, bool)
             if isinstance(values, np.ndarray):
@@ -268,7 +268,7 @@ class NewRows:
             yield block, values, is_known
 
     def warn(self) -> None:
-        """Warn of the rows that have been counted."""
+        """Warn of the rows that the iteration has counted."""
         where = self._features.where
         if self.n_unseen:
             texts = ", ".join(f"{name!r} in {n:,} row{'s' * (n > 1)}" for name, n in self.n_unseen.items())
@@ -298,7 +298,7 @@ def _assign(
 def _sparse_scores(points: Any, packed: np.ndarray) -> np.ndarray:
     """Return ``x.c - |c|^2 / 2`` of sparse rows and all centers ``(rows, B)``.
 
-    Of each row by itself, so it does not depend on the rows around it.
+    Each row is computed by itself, so its scores do not depend on the rows around it.
     """
     centers = packed.reshape(-1, points.shape[1] + 1)[:-3]
     return np.asarray(points.astype(np.float64) @ np.ascontiguousarray(centers[:, :-1].T) - centers[:, -1])

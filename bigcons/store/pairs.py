@@ -335,7 +335,7 @@ class PairTable(Objects):
 
 
 def _metadata_in(path: Path) -> dict[str, Any]:
-    """Return what a file of `PairTable.to_parquet` states of its pairs; of other files, nothing."""
+    """Return the facts that a file of `PairTable.to_parquet` states of its pairs; none for other files."""
     from pyarrow import parquet
 
     if path.is_dir():
@@ -349,7 +349,7 @@ def _metadata_in(path: Path) -> dict[str, Any]:
 
 
 def pairs_of(pairs: StorePath | PairTable, n_objects: int) -> PairTable:
-    """Return the table given or stored at the path given, in Parquet of so many objects."""
+    """Return the table, opened if ``pairs`` is its path; a Parquet file has pairs of ``n_objects``."""
     if isinstance(pairs, PairTable):
         return pairs
     return PairTable.open(pairs, n_objects=n_objects if sources.is_parquet(pairs) else None)

@@ -44,13 +44,13 @@ def consistent(place: Place) -> Iterator[None]:
 class Store:
     """A store that is open for reading; thread-safe, and pickled as its path and identity.
 
-    What is read is of the store that was opened: if another takes its place, or it grows, every read raises
+    All reads are from the store that was opened: if another takes its place, or it grows, every read raises
     StoreError, and so does its pickle. Attributes: ``place``, ``data`` (the folder of its arrays and files),
     ``body`` (of its head), ``arrays`` (none in Parquet), ``ids``.
     """
 
     def __init__(self, place: Place, kind: str, identity: Hashable = None) -> None:
-        """Open the store at ``place``, the one of this ``identity`` if that is given.
+        """Open the store at ``place``, which must have the ``identity`` unless this is None.
 
         Raises StoreNotFoundError if there is none of this kind, CorruptStoreError if its head is damaged, and
         StoreError if it is another.
@@ -132,7 +132,7 @@ class Store:
     def checked_chunks(self) -> Iterator[tuple[str, int, np.ndarray]]:
         """Yield the rows of chunks of all arrays: name, first row and values.
 
-        Afterwards everything has been read, and is what was written; raises CorruptStoreError if it is not.
+        At the end the whole store has been read, and is as it was written; else raises CorruptStoreError.
         """
         for name in self._names:
             stored = self.arrays[name]
@@ -163,14 +163,14 @@ class Store:
         return content
 
     def read_parts(self, name: str, make: Callable[[dict[str, Any], dict[str, np.ndarray]], Made]) -> Made:
-        """Return what ``make`` makes of facts and arrays in a file; raises CorruptStoreError if it cannot."""
+        """Return ``make`` of the facts and arrays in a file; raises CorruptStoreError if that fails."""
         content, file = self.read_file(name), self.data / name
         with decoding(lambda reason: corrupt(file, f"is inconsistent ({reason})")):
             return make(*unpack(content))
 
 
 def write_files(folder: Place, files: Mapping[str, bytes]) -> dict[str, int]:
-    """Write files besides the arrays, but empty ones; return their checksums, as the head has them."""
+    """Write the files beside the arrays, except empty ones; return their checksums for the head."""
     for name, data in files.items():
         if data:
             (folder / name).write(data)

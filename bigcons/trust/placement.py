@@ -55,7 +55,7 @@ def support_factor(support: np.ndarray) -> np.ndarray:
 
 
 class Placed(NamedTuple):
-    """The objects of a block in their most probable clusters, or in those that they have."""
+    """The objects of a block in their most probable clusters, or in the clusters that they have."""
 
     clusters: np.ndarray
     """(rows,) int32, -1 without labels."""
@@ -232,7 +232,7 @@ def independent_share(
     own_log_rates: np.ndarray,
     weights: np.ndarray | None = None,
 ) -> float:
-    """Return which share of the partitions would be as uncertain, were they independent: the temperature.
+    """Return the temperature: the share of the partitions that would be as uncertain if independent.
 
     The evidence of the labels (rows, M) of a sample for their cluster, against the cluster that comes next on
     average, would vary within a cluster as much as the sum over its partitions if these were independent

@@ -195,8 +195,8 @@ class Halves(NamedTuple):
         proposes these by chance. O(rows M K) time for each half.
 
         Of a tree, objects are in the most probable cluster at its foot, where it is cut at as many: by all
-        their labels, themselves left out, and naive Bayes, all clusters as probable beforehand; where labels
-        do not tell, they stay.
+        their labels, themselves left out, and naive Bayes, all clusters as probable beforehand; objects whose
+        labels favor no cluster stay.
         """
         (groups, group_sizes, table, offsets, counts, *_), K = self.groups, n_clusters
         rows = np.flatnonzero(clusters >= 0)
@@ -250,9 +250,9 @@ def propose(
     Returns which objects (n,) bool are in the clade of their own cluster, and the weight (K, 1 + K) of each
     clade: of all its objects, and of those that are in its cluster or in each other one.
 
-    Most like, by Dice's coefficient, the objects (n,) in ``clusters`` (n,), by ``weights`` (n,), of ``sizes``
-    (K,) in all. ``cuts``: trees, the cluster (G,) of each group at their foot, and that (n,) of each object,
-    -1 for none.
+    The likeness to the objects in ``clusters`` (n,) is Dice's coefficient, by ``weights`` (n,), which are
+    ``sizes`` (K,) in all. ``cuts``: trees, the cluster (G,) of each group at their foot, and of each object
+    (n,), -1 for none.
     """
     K = sizes.size
     best, has_own, inside = np.full(K, -1.0), np.zeros(clusters.size, bool), np.zeros((K, K))
