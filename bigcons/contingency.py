@@ -189,9 +189,9 @@ def adjusted_rand_of_partitions(
 
 def matching_accuracy(tables: Any) -> Any:
     """Return the share of objects in agreement under the best one-to-one matching."""
-    each = tables.reshape(-1, *tables.shape[-2:]) if isinstance(tables, np.ndarray) else [tables]
-    matched = [table[best_matching(table)].sum() for table in each]
-    return np.reshape(matched, tables.shape[:-2])[()] / tables.sum(axis=(-2, -1))
+    stack = tables.reshape(-1, *tables.shape[-2:]) if isinstance(tables, np.ndarray) else [tables]
+    n_matched = [table[best_matching(table)].sum() for table in stack]
+    return np.reshape(n_matched, tables.shape[:-2])[()] / tables.sum(axis=(-2, -1))
 
 
 def best_matching(table: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -204,8 +204,8 @@ def best_matching(table: Any) -> tuple[np.ndarray, np.ndarray]:
         rows, columns = linear_sum_assignment(table, maximize=True)
         return rows, columns
     # a row that has no other has a column of its own, which gains nothing: 1 as against 1 and its objects
-    shifted = csr_array((table.data + 1, table.indices, table.indptr), table.shape)
-    every = hstack([shifted, eye_array(table.shape[0], dtype=np.int64)]).tocsr()
+    shifted_table = csr_array((table.data + 1, table.indices, table.indptr), table.shape)
+    every = hstack([shifted_table, eye_array(table.shape[0], dtype=np.int64)]).tocsr()
     rows, columns = min_weight_full_bipartite_matching(every, maximize=True)
     is_matched = columns < table.shape[1]
     return rows[is_matched], columns[is_matched]
@@ -216,13 +216,13 @@ def greedy_accuracy(table: Any) -> float:
     from scipy.sparse import coo_array
 
     row_is_free, column_is_free = (np.ones(size, bool) for size in table.shape)
-    matched, cells = 0, coo_array(table)
+    n_matched, cells = 0, coo_array(table)
     for cell in np.argsort(-cells.data, kind="stable"):
         row, column = cells.row[cell], cells.col[cell]
         if row_is_free[row] and column_is_free[column]:
             row_is_free[row] = column_is_free[column] = False
-            matched += int(cells.data[cell])
-    return float(matched / table.sum())
+            n_matched += int(cells.data[cell])
+    return float(n_matched / table.sum())
 
 
 def purity(table: Any) -> float:
@@ -232,9 +232,9 @@ def purity(table: Any) -> float:
 
 def rand_index(tables: Any) -> Any:
     """Return the share of pairs that both clusterings join or both separate."""
-    joined, in_rows, in_columns, all_pairs = joined_pairs(tables)
+    in_both, in_rows, in_columns, all_pairs = joined_pairs(tables)
     no_pair = all_pairs == 0
-    return (all_pairs - in_rows - in_columns + 2 * joined + no_pair) / (all_pairs + no_pair)
+    return (all_pairs - in_rows - in_columns + 2 * in_both + no_pair) / (all_pairs + no_pair)
 
 
 def adjusted_rand(tables: Any) -> Any:
@@ -242,19 +242,19 @@ def adjusted_rand(tables: Any) -> Any:
     return adjusted_rand_of_pairs(*joined_pairs(tables))
 
 
-def adjusted_rand_of_pairs(joined: Any, in_rows: Any, in_columns: Any, all_pairs: Any) -> Any:
+def adjusted_rand_of_pairs(in_both: Any, in_rows: Any, in_columns: Any, all_pairs: Any) -> Any:
     """Return the adjusted Rand index by the pairs both clusterings join, either joins, and there are."""
     is_trivial = (in_rows == in_columns) & ((in_rows == 0) | (in_rows == all_pairs))
     by_chance = in_rows * in_columns / np.maximum(all_pairs, 1.0)
     at_most = np.where(is_trivial, 1.0, (in_rows + in_columns) / 2 - by_chance)
-    return np.where(is_trivial, 1.0, (joined - by_chance) / at_most)[()]
+    return np.where(is_trivial, 1.0, (in_both - by_chance) / at_most)[()]
 
 
 def van_dongen(tables: Any) -> Any:
     """Return the normalized van Dongen distance."""
     n = tables.sum(axis=(-2, -1))
-    matched = tables.max(axis=-1).sum(axis=-1) + tables.max(axis=-2).sum(axis=-1)
-    return (2 * n - matched) / (2 * n)
+    n_matched = tables.max(axis=-1).sum(axis=-1) + tables.max(axis=-2).sum(axis=-1)
+    return (2 * n - n_matched) / (2 * n)
 
 
 def nmi(tables: Any) -> Any:
@@ -358,13 +358,13 @@ def mean_over_partitions(
             columns = table.tocsc()
             values = np.array([criterion(columns[:, a:b].tocsr()) for a, b in pairwise(offsets)])
     counts = np.ones(sizes.size) if weights is None else np.asarray(weights, np.float64)
-    compared = (counts > 0) & (sizes > 0)
-    if not compared.any():
+    is_compared = (counts > 0) & (sizes > 0)
+    if not is_compared.any():
         raise InvalidInputError(
             "no object is labeled both in labels and in a partition; pass labels of the ensemble's objects."
         )
     counts = counts * sizes if weighted else counts
-    return float(np.average(values[compared], weights=counts[compared]))
+    return float(np.average(values[is_compared], weights=counts[is_compared]))
 
 
 def ratio(a: Any, b: Any, otherwise: float = np.nan) -> Any:

@@ -121,8 +121,8 @@ class PlantedLabels(_Planted):
             k = int(rng.integers(self.n_clusters[0], self.n_clusters[1] + 1))
             noise = float(rng.uniform(*self.noise))
             if k <= n_classes:  # a random map of the classes onto the clusters
-                onto = np.concatenate([np.arange(k), rng.integers(k, size=n_classes - k)])
-                first, parts = rng.permutation(onto), np.ones(n_classes, dtype=np.int64)
+                image = np.concatenate([np.arange(k), rng.integers(k, size=n_classes - k)])
+                first, parts = rng.permutation(image), np.ones(n_classes, dtype=np.int64)
             else:
                 parts = 1 + rng.multinomial(k - n_classes, np.asarray(self.shares))
                 first = np.cumsum(parts) - parts
@@ -137,9 +137,9 @@ class PlantedLabels(_Planted):
         for u, (first, parts, noise) in enumerate(self._partitions):
             split, noisy, dropped = rng.random((3, n_rows), dtype=np.float32)
             column = first[truth] + (split * parts[truth]).astype(np.int64)
-            wrong = noisy < np.where(hard, self.hard_noise, noise)
+            is_wrong = noisy < np.where(hard, self.hard_noise, noise)
             k = int((first + parts).max())
-            column[wrong] = rng.integers(k, size=int(wrong.sum()))
+            column[is_wrong] = rng.integers(k, size=int(is_wrong.sum()))
             column[dropped < self.missing] = -1
             labels[:, u] = column
         return labels, truth
@@ -417,12 +417,12 @@ def kddcup99(
             f"n_objects={n_objects} but there are {len(rows)} connections; ask for fewer."
         )
     rng = generator(resolve_seed(random_state), "datasets.kddcup99")
-    sampled = np.sort(rng.choice(rows, size=n_objects, replace=False))
-    table = table.take(sampled).drop_columns("class")
+    indices = np.sort(rng.choice(rows, size=n_objects, replace=False))
+    table = table.take(indices).drop_columns("class")
     for name in _SYMBOLIC if as_numbers else ():
         values = np.unique(table[name].to_numpy(), return_inverse=True)[1].astype(float)
         table = table.set_column(table.column_names.index(name), name, [values])
-    return table, classes[sampled]
+    return table, classes[indices]
 
 
 def __dir__() -> list[str]:

@@ -70,17 +70,17 @@ class UnknownColumnError(InvalidInputError):
         self, where: str, column: str | int, columns: Sequence[str] | None, n_columns: int | None = None
     ) -> None:
         names, text = list(columns or []), str(column)
-        near = nearest(text, names)
+        match = nearest(text, names)
         suffix = f", ... ({len(names):,} in total)" if len(names) > 12 else ""
         remedy = f"choose one of {', '.join(names[:12])}{suffix}."
         if columns is None:
             remedy = f"it has no names: use 0 to {(n_columns or 1) - 1}."
-        if near:
+        if match:
             is_start = text and sum(name.startswith(text) for name in names) > 1
             hint = f", or {text}* for all that begin so" if is_start else ""
-            remedy += f" Did you mean {near}{hint}?"
+            remedy += f" Did you mean {match}{hint}?"
         has = f"no column of {where} matches" if set(text) & set("*?[") else f"{where} has no column"
-        super().__init__(f"{has} {column!r}; {remedy}", where=where, column=column, nearest=near)
+        super().__init__(f"{has} {column!r}; {remedy}", where=where, column=column, nearest=match)
 
 
 class UnknownMethodError(InvalidInputError, KeyError):
@@ -256,9 +256,9 @@ def nearest(word: str, names: Iterable[str]) -> str | None:
     for name in plain:
         if name.strip("-").replace("-", "_") == _OTHER_NAMES.get(word.strip("-").lower()):
             return plain[name]
-    near = difflib.get_close_matches(word.lower(), plain, n=len(plain) or 1)
-    near.sort(key=lambda name: not name.startswith(word.lower()))  # of equals, the most alike stays first
-    return plain[near[0]] if near else None
+    matches = difflib.get_close_matches(word.lower(), plain, n=len(plain) or 1)
+    matches.sort(key=lambda name: not name.startswith(word.lower()))  # of equals, the most alike stays first
+    return plain[matches[0]] if matches else None
 
 
 def quote(names: Sequence[object]) -> str:

@@ -166,10 +166,10 @@ class RowSite:
     """
 
     def __init__(self, labels: Any, *, values: Sequence[Any] | None = None) -> None:
-        agreed = None if values is None else [np.asarray(part) for part in values]
-        self._ensemble = as_ensemble(labels, agreed)
+        arrays = None if values is None else [np.asarray(part) for part in values]
+        self._ensemble = as_ensemble(labels, arrays)
         self._held = Recoding(self._ensemble).values
-        self._values = self._held if agreed is None else agreed
+        self._values = self._held if arrays is None else arrays
         self._gammas: dict[tuple[int, int], np.ndarray] = {}  # by start and block
         self._final: tuple[State, int | None, np.ndarray] | None = None
 
@@ -200,8 +200,8 @@ class RowSite:
                     is_in = (labels[:, None, partitions] == groups[None]).all(axis=2)
                     clusters = np.where(is_in.any(axis=1), is_in.argmax(axis=1), -1).astype(np.int32)
                     in_groups, _ = counts_of(labels, self._method.offsets, clusters, len(groups))
-                    everyone, _ = counts_of(labels, self._method.offsets, np.zeros_like(clusters), 1)
-                    parts.append({"counts": in_groups, "everyone": everyone})
+                    totals, _ = counts_of(labels, self._method.offsets, np.zeros_like(clusters), 1)
+                    parts.append({"counts": in_groups, "everyone": totals})
                 return dict(_sum(parts))
             case {"ask": "visit", "start": start, "state": state}:
                 return dict(self._stats(start, state))
@@ -638,9 +638,9 @@ def fit_columns(
         question = {"ask": "propose", "n_clusters": n_clusters, "seed": seed, "start": number}
         clusters = sites[number % len(sites)].answer(question)["clusters"]
         phi = np.full((n, M, n_clusters), 1.0 / n_clusters)
-        decided = np.flatnonzero(clusters >= 0)
-        phi[decided] = (1.0 - CERTAINTY) / n_clusters
-        phi[decided, :, clusters[decided]] += CERTAINTY
+        rows = np.flatnonzero(clusters >= 0)
+        phi[rows] = (1.0 - CERTAINTY) / n_clusters
+        phi[rows, :, clusters[rows]] += CERTAINTY
         objective, smoothing, relaxation = -np.inf, bce.START_SMOOTHING, 1.0
         while not start.is_settled and len(start.records) < max_iter:
             request = {"ask": "update", "start": number, "smoothing": smoothing, "relaxation": relaxation}

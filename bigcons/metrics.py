@@ -228,12 +228,12 @@ def relative_nmi(truth: Any, labels: Any, reference: Any) -> float:
     >>> round(bc.metrics.relative_nmi(truth, [0, 0, 1, 1], reference), 3)
     2.894
     """
-    whole = nmi(truth, reference)
-    if whole == 0:
+    reference_nmi = nmi(truth, reference)
+    if reference_nmi == 0:
         raise InvalidInputError(
             "reference has NMI 0 with truth, so the ratio is undefined; pass a better clustering."
         )
-    return nmi(truth, labels) / whole
+    return nmi(truth, labels) / reference_nmi
 
 
 def variation_of_information(a: Any, b: Any) -> float:
@@ -287,19 +287,19 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     tables.refuse_other_objects("confidence", values.size, rows, "labels has", n, columns[1].row_names)
     table = tables.table_of(*columns)  # whose rows and columns are the labels of compared objects, ascending
     classes, clusters = (column.codes(0, n) for column in columns)
-    judged = (classes >= 0) & (clusters >= 0)
-    values = values[judged]
-    classes, clusters = (np.unique(codes[judged], return_inverse=True)[1] for codes in (classes, clusters))
+    is_judged = (classes >= 0) & (clusters >= 0)
+    values = values[is_judged]
+    classes, clusters = (np.unique(codes[is_judged], return_inverse=True)[1] for codes in (classes, clusters))
     if not ((values >= 0) & (values <= 1)).all():
         raise InvalidInputError("confidence leaves 0 to 1; pass probabilities.")
     class_of = np.full(table.shape[1], -1)
-    rows, matched = tables.best_matching(table)
-    class_of[matched] = rows
+    rows, matches = tables.best_matching(table)
+    class_of[matches] = rows
     bins = np.minimum((values * n_bins).astype(np.int64), n_bins - 1)
     is_right = class_of[clusters] == classes
-    sizes, summed, right = (np.bincount(bins, weights, n_bins) for weights in (None, values, is_right))
-    error = np.abs(right - summed).sum() / np.float64(sizes.sum())
-    means = tables.ratio(summed, sizes), tables.ratio(right, sizes)
+    sizes, expected, right = (np.bincount(bins, weights, n_bins) for weights in (None, values, is_right))
+    error = np.abs(right - expected).sum() / np.float64(sizes.sum())
+    means = tables.ratio(expected, sizes), tables.ratio(right, sizes)
     return Reliability(sizes.astype(np.int64), *means, float(error))
 
 
@@ -322,8 +322,8 @@ def anmi(x: Any, labels: Any, *, weights: Any = None, client: object = None) -> 
     >>> round(bc.metrics.anmi(partitions, [0, 0, 1, 1]), 3)
     0.908
     """
-    mean, covered = _mean_and_coverage(tables.nmi, x, labels, weights, client)
-    return covered * mean
+    mean, coverage = _mean_and_coverage(tables.nmi, x, labels, weights, client)
+    return coverage * mean
 
 
 def average_criterion(
@@ -534,15 +534,15 @@ def partition_agreement(x: Any) -> pa.Table:
     ensemble = as_ensemble(x)
     index, references = partition_similarity(ensemble)
     is_known, names = ~np.isnan(index), np.array([*ensemble.names, None], object)
-    has_other, filled = is_known.any(axis=1), np.where(is_known, index, -np.inf)
+    has_other, known_index = is_known.any(axis=1), np.where(is_known, index, -np.inf)
     columns = {
         "partition": names[:-1],
         "n_clusters": ensemble.n_clusters,
         "n_labeled": ensemble.n_labeled,
         "coverage": ensemble.n_labeled / ensemble.n_objects,
         "agreement": tables.ratio(np.where(is_known, index, 0.0).sum(axis=1), is_known.sum(axis=1)),
-        "redundancy": np.where(has_other, filled.max(axis=1), np.nan),
-        "most_alike": names[np.where(has_other, references[filled.argmax(axis=1)], -1)],
+        "redundancy": np.where(has_other, known_index.max(axis=1), np.nan),
+        "most_alike": names[np.where(has_other, references[known_index.argmax(axis=1)], -1)],
     }
     return pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()})
 
@@ -718,17 +718,17 @@ def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple
     counts = np.zeros((n_points, column.n_clusters))
     np.add.at(counts, (rows[labeled], codes[labeled]), 1)
     # pairs of the same class and of different ones: none at first, then within points, then of each merge
-    joined, sizes = np.zeros((n_points + 1, 2)), counts.sum(axis=1)
+    pairs, sizes = np.zeros((n_points + 1, 2)), counts.sum(axis=1)
     same = (counts * (counts - 1)).sum() / 2
-    joined[1] = same, (sizes * (sizes - 1)).sum() / 2 - same
+    pairs[1] = same, (sizes * (sizes - 1)).sum() / 2 - same
     row_of = np.concatenate([np.arange(n_points), np.zeros(len(merges), np.int64)])
     for step, (left, right) in enumerate(merges[:, :2].astype(np.int64)):
         into, merged = counts[row_of[left]], counts[row_of[right]]
         same = into @ merged
-        joined[step + 2] = same, into.sum() * merged.sum() - same
+        pairs[step + 2] = same, into.sum() * merged.sum() - same
         into += merged
         row_of[n_points + step] = row_of[left]
-    n_same, n_different = joined.cumsum(axis=0).T
+    n_same, n_different = pairs.cumsum(axis=0).T
     if n_same[-1] == 0 or n_different[-1] == 0:
         raise InvalidInputError(
             "classes has no two objects of the same class, or none of different classes, so one of the "
@@ -758,10 +758,10 @@ def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
     """
     n, distances = len(dissimilarities), np.asarray(dissimilarities, dtype=np.float64)
     distances = np.where(np.isnan(distances), np.inf, distances)
-    order, to_placed, remaining = np.empty(n, np.int64), np.full(n, np.inf), np.arange(n)
+    order, to_placed, candidates = np.empty(n, np.int64), np.full(n, np.inf), np.arange(n)
     for position in range(n):
-        current = remaining[np.argmin(to_placed[remaining])] if position else np.argmax(distances) // n
-        order[position], remaining = current, remaining[remaining != current]
+        current = candidates[np.argmin(to_placed[candidates])] if position else np.argmax(distances) // n
+        order[position], candidates = current, candidates[candidates != current]
         np.minimum(to_placed, distances[current], out=to_placed)
     return order
 
@@ -1100,10 +1100,10 @@ class ClusterProfiles(NamedTuple):
         """Return what the clusters follow in a sentence, empty if it is nothing."""
         if not self.followed:
             return ""
-        each, them = ("it", "it") if len(self.followed) == 1 else ("each of them", "them")
+        subject, pronoun = ("it", "it") if len(self.followed) == 1 else ("each of them", "them")
         return (
             f"The clusters follow {quote(self.followed)}: almost all objects of a cluster have the same "
-            f"value of {each}. Unless that is what you look for, leave {them} out with drop= (--drop)."
+            f"value of {subject}. Unless that is what you look for, leave {pronoun} out with drop= (--drop)."
         )
 
 
@@ -1159,7 +1159,7 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
         fixed=int(table.held_bytes + K * (32 * len(names) + 8 * MAX_CATEGORIES * (n_text + 1))),
         noun=f"counts of {K:,} clusters by {len(names):,} columns",
     )  # fmt: skip
-    profiled = [
+    entries = [
         _Column(ColumnCode(name, NUMBER, missing=table.rule.more_words), c in table.categorical, K)
         for c, name in enumerate(names)
     ]
@@ -1173,7 +1173,7 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
             if start > column.n_objects:
                 break
             n_labeled += int(np.count_nonzero(codes >= 0))
-            for entry, cells in zip(profiled, values, strict=True):
+            for entry, cells in zip(entries, values, strict=True):
                 entry.add(cells, codes, table.where)
             listener.advance(n_rows)
     if start != column.n_objects:
@@ -1182,11 +1182,11 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
             f"{column.n_objects:,} labels; give one row per object, in their order."
         )
     kinds: dict[str, list[_Column]] = {kind: [] for kind in (NUMBER, CATEGORY, DATE, "")}
-    for entry in profiled:
+    for entry in entries:
         if 2 * len(entry.texts) > entry.counts.sum() >= 200:
             entry.why_not = entry.why_not or "most objects have a text of their own"
         kinds["" if entry.why_not else entry.kind].append(entry)
-    shares = {entry.name: entry.share_between(n_labeled) for entry in profiled if entry not in kinds[""]}
+    shares = {entry.name: entry.share_between(n_labeled) for entry in entries if entry not in kinds[""]}
     # nearly all variance of a column of few values is between clusters which follow it
     followed = [name for name, share in shares.items() if share >= 0.9]
     n_varying = np.count_nonzero(~np.isnan(list(shares.values())))
@@ -1244,8 +1244,8 @@ class _Column:
             self._add_numbers(np.round(86_400.0 * numbers, 3) if kind == DATE else numbers, codes)
 
     def _add_numbers(self, numbers: np.ndarray, codes: np.ndarray) -> None:
-        counted, K = np.isfinite(numbers) & (codes >= 0), self.sums.shape[1]
-        numbers, codes = numbers[counted], codes[counted]
+        is_counted, K = np.isfinite(numbers) & (codes >= 0), self.sums.shape[1]
+        numbers, codes = numbers[is_counted], codes[is_counted]
         if self.shift is None and numbers.size:
             self.shift = float(np.median(numbers))  # so that means of booleans are exact
         if self._values is not None:
@@ -1263,8 +1263,8 @@ class _Column:
         elif code_of:
             self.kind = CATEGORY
             numbers_of_rows = np.array([*numbers, -1])[rows]
-            counted = (numbers_of_rows >= 0) & (codes >= 0)
-            cells = codes[counted] * len(code_of) + numbers_of_rows[counted]
+            is_counted = (numbers_of_rows >= 0) & (codes >= 0)
+            cells = codes[is_counted] * len(code_of) + numbers_of_rows[is_counted]
             self.counts = np.pad(self.counts, ((0, 0), (0, len(code_of) - self.counts.shape[1])))
             self.counts += np.bincount(cells, minlength=self.counts.size).reshape(K, -1)
 

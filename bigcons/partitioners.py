@@ -74,12 +74,12 @@ def partition_graph(graph: Graph, n_parts: int, seed: int) -> np.ndarray:
         return np.arange(n, dtype=np.int32)
     share = n / n_parts
     room = max(math.ceil(share), math.floor((1 + IMBALANCE) * share))
-    allowed = max(IMBALANCE, room / share - 1)  # below the latter METIS cuts at random
+    imbalance = max(IMBALANCE, room / share - 1)  # below the latter METIS cuts at random
     edges = pymetis.CSRAdjacency(*(part.astype(np.int64, copy=False) for part in graph[:2]))
     cuts = []
     for attempt in range(10):
         attempt_seed = (seed + attempt) % (2**31 - 1)
-        options = pymetis.Options(seed=attempt_seed, ufactor=max(1, math.ceil(1000 * allowed)))
+        options = pymetis.Options(seed=attempt_seed, ufactor=max(1, math.ceil(1000 * imbalance)))
         for recursive in (False, True):
             cut, part_numbers = pymetis.part_graph(
                 n_parts, edges, eweights=graph.weights, recursive=recursive, options=options
@@ -133,8 +133,8 @@ def partition_hypergraph(
         hypergraph = session.create_hypergraph(*counts, edges, vertex_sizes, rounded[order].tolist())
         parts = hypergraph.partition(context)
         vertex_parts = np.array(parts.get_partition(), np.int32)[place]
-    beyond = np.array([max(len(np.unique(vertex_parts[vertices])), 1) - 1 for vertices in pins])
-    return vertex_parts, float(weights @ (np.minimum(beyond, 1) if objective == "cut" else beyond))
+    n_extra = np.array([max(len(np.unique(vertex_parts[vertices])), 1) - 1 for vertices in pins])
+    return vertex_parts, float(weights @ (np.minimum(n_extra, 1) if objective == "cut" else n_extra))
 
 
 def has_mtkahypar() -> bool:

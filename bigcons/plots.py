@@ -81,8 +81,8 @@ def one_panel(ax: Axes | None, width: float, height: float) -> Iterator[tuple[Fi
     if ax is None:
         with new_figure(width, height) as figure:
             yield figure, figure.subplots()
-    elif hasattr(ax, "imshow") and (whole := ax.get_figure(root=True)):
-        yield whole, ax
+    elif hasattr(ax, "imshow") and (parent := ax.get_figure(root=True)):
+        yield parent, ax
     else:
         raise InvalidInputError(f"ax is {type(ax).__name__}; pass one Axes of matplotlib.", parameter="ax")
 
@@ -304,9 +304,9 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
         left.set_ylabel(f"cluster: number of objects{remark}")
         figure.legend(loc="outside upper left", ncols=4, handletextpad=0.1, columnspacing=1.0)
         right.stairs(below, edges, color=PALETTE[0], linewidth=1.4, baseline=None)
-        filled = below > 0
-        lowest = min(0.01, 10 ** np.floor(np.log10(below[filled].min())))
-        right.set(yscale="log", xlim=(np.floor(edges[:-1][filled][0] * 10) / 10, 1), ylim=(lowest, 1))
+        is_used = below > 0
+        lowest = min(0.01, 10 ** np.floor(np.log10(below[is_used].min())))
+        right.set(yscale="log", xlim=(np.floor(edges[:-1][is_used][0] * 10) / 10, 1), ylim=(lowest, 1))
         right.yaxis.set_major_formatter(lambda y, _: f"{y:.9f}".rstrip("0").rstrip("."))
         right.grid(color=UNKNOWN, linewidth=0.6)
         right.set(xlabel="confidence", ylabel="share of objects below it")
@@ -341,15 +341,15 @@ def reliability(found: Any, truth: Any = None) -> Figure:
         axes.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, zorder=0.5)
         lowest = 1.0
         for (name, curve), color in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
-            n, filled = curve.n_objects, curve.n_objects > 0
-            x, y, edges = curve.confidence[filled], curve.accuracy[filled], np.linspace(0, 1, len(n) + 1)
-            z = 1.96**2 / n[filled]
+            n, is_used = curve.n_objects, curve.n_objects > 0
+            x, y, edges = curve.confidence[is_used], curve.accuracy[is_used], np.linspace(0, 1, len(n) + 1)
+            z = 1.96**2 / n[is_used]
             middle, half = (y + z / 2) / (1 + z), np.sqrt(z * y * (1 - y) + z**2 / 4) / (1 + z)
             bars = np.maximum([y - middle + half, middle + half - y], 0)
             axes.errorbar(x, y, bars, color=color, marker="o", markersize=3.5, elinewidth=0.8,
                           linewidth=float(len(curves) > 1), label=f"{name}: {curve.error:.3f}")  # fmt: skip
             below.stairs(n, edges, baseline=0.5, color=color, fill=len(curves) == 1, alpha=0.6)
-            lowest = min(lowest, float(edges[:-1][filled][0]))
+            lowest = min(lowest, float(edges[:-1][is_used][0]))
         axes.set(xlim=(np.floor(10 * lowest) / 10 - 0.01, 1.02), ylim=(-0.02, 1.03))
         axes.set_ylabel("share of labels that are right")
         axes.grid(color=UNKNOWN, linewidth=0.6)
@@ -465,23 +465,23 @@ def memberships(
     else:
         sizes = np.bincount(labels[labels >= 0], minlength=source.n_clusters)
     rows = sample_rows(labels.shape[0], n_objects, random_state)
-    winners, sampled = take_rows(labels, rows), take_rows(values, rows)
+    winners, sample = take_rows(labels, rows), take_rows(values, rows)
     numbers, n_full = np.sort(largest(sizes, n_clusters)), int(np.count_nonzero(sizes))
-    likeness = sampled[:, numbers].T @ sampled[:, numbers]
+    likeness = sample[:, numbers].T @ sample[:, numbers]
     norms = np.sqrt(np.diag(likeness))
     distances = 1 - likeness / np.maximum(np.outer(norms, norms), 1e-12)
     np.fill_diagonal(distances, 0.0)
     numbers = numbers[vat_order(distances)]
     row_of = np.full(sizes.size + 1, -1)  # the last is of objects without a label
     row_of[[*numbers, -1]] = np.arange(len(numbers) + 1)
-    order = np.lexsort((-sampled.max(axis=1, initial=0.0), row_of[winners]))
+    order = np.lexsort((-sample.max(axis=1, initial=0.0), row_of[winners]))
     order = order[row_of[winners[order]] >= 0]
     with one_panel(ax, 6.4, 1.1 + (0.25 if len(numbers) <= 10 else 0.12) * max(len(numbers), 4)) as (
         figure,
         axes,
     ):
         shrink = min(1.0, 14 / max(len(numbers), 1))
-        draw_heat_map(axes, sampled[order][:, numbers].T, "membership", aspect=20, shrink=shrink)
+        draw_heat_map(axes, sample[order][:, numbers].T, "membership", aspect=20, shrink=shrink)
         color, width = (GUIDE, 0.6) if len(numbers) <= 12 else (UNKNOWN, 0.4)
         for last in np.flatnonzero(np.diff(winners[order])).tolist():
             axes.axvline(last + 0.5, color=color, linewidth=width)
@@ -520,30 +520,30 @@ def coassociation(
 
     ensemble = ensemble_of(ensemble)
     rows = sample_rows(ensemble.n_objects, n_objects, random_state)
-    sampled = None
+    clusters = None
     if labels is not None:
         column = labels_of(labels)
         column = column if hasattr(column, "shape") else np.asarray(column)
         reference = "the ensemble has", ensemble.n_objects, names_of_rows(ensemble)
         refuse_other_objects("labels", column.shape[0], names_of_rows(labels), *reference)
-        sampled = take_rows(column, rows)
+        clusters = take_rows(column, rows)
     n_agree, n_seen = dense_of_rows(ensemble, rows)
     share = np.full(n_agree.shape, np.nan)  # for pairs that no partition labels
     np.divide(n_agree, n_seen, out=share, where=n_seen > 0)
     np.fill_diagonal(share, 1.0)
-    order = vat_order(1 - share) if sampled is None else _by_cluster(share, sampled)
+    order = vat_order(1 - share) if clusters is None else _by_cluster(share, clusters)
     with one_panel(ax, 4.4, 4.1) as (figure, axes):
         words = "share of partitions that group the pair"
         draw_heat_map(axes, share[np.ix_(order, order)], words, shrink=0.7)
         axes.set(yticks=[], aspect="equal")
         words = sample_words(
-            len(rows), ensemble.n_objects, "in VAT order" if sampled is None else "by cluster"
+            len(rows), ensemble.n_objects, "in VAT order" if clusters is None else "by cluster"
         )
         axes.set_xlabel(words)
-        if sampled is not None:
-            last = np.flatnonzero(np.diff(sampled[order], append=-2))  # row of each cluster
+        if clusters is not None:
+            last = np.flatnonzero(np.diff(clusters[order], append=-2))  # row of each cluster
             middle, n_rows = last - np.diff(last, prepend=-1) / 2 + 0.5, np.diff(last, prepend=-1)
-            names = [str(k) if k >= 0 else "none" for k in sampled[order[last]].tolist()]
+            names = [str(k) if k >= 0 else "none" for k in clusters[order[last]].tolist()]
             ticks: list[int] = []  # the largest first; a name that would hide another is left out
             for k in np.argsort(-n_rows, kind="stable").tolist():
                 if all(abs(middle[k] - middle[other]) > len(rows) / 26 for other in ticks):
@@ -563,8 +563,8 @@ def _by_cluster(share: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     clusters = np.unique(labels[labels >= 0])
     member = (labels[:, None] == clusters).astype(float)
-    joined, pairs = (np.einsum("ik,ij->kj", member, x) @ member for x in (np.nan_to_num(share), share >= 0))
-    distances = 1 - np.divide(joined, pairs, out=np.zeros_like(joined), where=pairs > 0)
+    sums, pairs = (np.einsum("ik,ij->kj", member, x) @ member for x in (np.nan_to_num(share), share >= 0))
+    distances = 1 - np.divide(sums, pairs, out=np.zeros_like(sums), where=pairs > 0)
     np.fill_diagonal(distances, 0.0)
     parts = [np.flatnonzero(labels == clusters[k]) for k in vat_order(distances)]
     parts.append(np.flatnonzero(labels < 0))
@@ -731,18 +731,18 @@ def _places_on_circle(weight: np.ndarray) -> np.ndarray:
     lowers it. The first node is at the upper left, and the lower of its neighbors follows clockwise.
     """
     n = len(weight)
-    along = np.abs(np.arange(n)[:, None] - np.arange(n))
-    along = np.minimum(along, n - along)
+    steps = np.abs(np.arange(n)[:, None] - np.arange(n))
+    steps = np.minimum(steps, n - steps)
     order = np.arange(n)
-    cost, improves = (weight * along).sum(), True
-    while improves:
-        improves = False
+    cost, has_improved = (weight * steps).sum(), True
+    while has_improved:
+        has_improved = False
         for a, b in itertools.combinations(range(n), 2):
-            swapped = order.copy()
-            swapped[[a, b]] = order[[b, a]]
-            changed = (weight[np.ix_(swapped, swapped)] * along).sum()
+            candidate = order.copy()
+            candidate[[a, b]] = order[[b, a]]
+            changed = (weight[np.ix_(candidate, candidate)] * steps).sum()
             if changed < cost * (1 - 1e-9):
-                order, cost, improves = swapped, changed, True
+                order, cost, has_improved = candidate, changed, True
     order = np.roll(order, -int(np.argmin(order)))
     if n > 2 and order[-1] < order[1]:
         order[1:] = order[:0:-1]

@@ -119,16 +119,16 @@ class RowSums(NamedTuple):
         return RowSums(self.rows + other.rows, self.sizes + other.sizes, self.inertia + other.inertia)
 
 
-def assign(rows: np.ndarray, counted: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, RowSums]:
+def assign(rows: np.ndarray, weights: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, RowSums]:
     """Return the nearest centers (rows,) int32, -1 of rows of weight 0, and the sums of the rows.
 
-    ``counted`` (rows,): weights, or flags.
+    ``weights`` (rows,) are numbers or flags.
     """
     from bigcons.kernels.nearest import nearest_centers
 
     assigned = np.empty(len(rows), np.int32)
     sums, sizes = np.zeros_like(centers), np.zeros(len(centers))
-    inertia = nearest_centers(rows, counted.astype(np.float64), centers, assigned, sums, sizes)
+    inertia = nearest_centers(rows, weights.astype(np.float64), centers, assigned, sums, sizes)
     return assigned, RowSums(sums, sizes, inertia)
 
 
@@ -145,14 +145,14 @@ def move_centers(
     records: list[dict[str, float]] = []
     while True:
         sums = sums_of(centers)
-        moved, is_used = centers.copy(), sums.sizes > 0
-        moved[is_used] = sums.rows[is_used] / sums.sizes[is_used, None]
-        normalize_rows(moved)
-        move = float(((moved - centers) ** 2).sum())
+        new_centers, is_used = centers.copy(), sums.sizes > 0
+        new_centers[is_used] = sums.rows[is_used] / sums.sizes[is_used, None]
+        normalize_rows(new_centers)
+        move = float(((new_centers - centers) ** 2).sum())
         records.append({"objective": sums.inertia, "move": move})
         if move <= threshold or len(records) >= max_iter:
             return centers, records
-        centers = moved
+        centers = new_centers
 
 
 class RowClusters(NamedTuple):
@@ -187,7 +187,7 @@ def kmeans_of_unit_rows(
     from sklearn.cluster import kmeans_plusplus
     from sklearn.utils import check_random_state
 
-    counted = np.ones(len(rows)) if weights is None else weights
+    masses = np.ones(len(rows)) if weights is None else weights
     K = min(n_clusters, len(np.unique(rows.round(8), axis=0)))
     threshold = tol * float(np.var(rows, axis=0).mean())
     stream, best, objectives = check_random_state(draw), None, []
@@ -197,13 +197,13 @@ def kmeans_of_unit_rows(
                 _, pivots = scipy.linalg.qr(rows.T, mode="r", pivoting=True)
                 centers = rows[pivots[:K]]
             else:
-                centers, _ = kmeans_plusplus(rows, K, sample_weight=counted, random_state=stream)
-            moved = move_centers(centers, lambda means: assign(rows, counted, means)[1], max_iter, threshold)
-            objectives.append(moved[1][-1]["objective"])
+                centers, _ = kmeans_plusplus(rows, K, sample_weight=masses, random_state=stream)
+            result = move_centers(centers, lambda means: assign(rows, masses, means)[1], max_iter, threshold)
+            objectives.append(result[1][-1]["objective"])
             if objectives[-1] == min(objectives):
-                best = moved
-    centers, records = best or moved
-    labels, _ = assign(rows, counted, centers)
+                best = result
+    centers, records = best or result
+    labels, _ = assign(rows, masses, centers)
     first = np.full(K, len(rows))
     np.minimum.at(first, labels, np.arange(len(rows)))
     order = np.argsort(first, kind="stable")

@@ -123,10 +123,10 @@ def _check_repeats(model: Any, labels: np.ndarray, fitted: Any) -> None:
     _require((labels == original).all(), "does not change the labels given")
     _require(_bits(_fit(model, labels)) == bits, "has the same results when it is fitted again")
     _require(model.get_params() == params, "does not change its parameters")
-    restored, copied = pickle.loads(pickle.dumps(fitted)), clone(fitted)  # noqa: S301 - its own
+    restored, copy = pickle.loads(pickle.dumps(fitted)), clone(fitted)  # noqa: S301 - its own
     _require(_bits(restored) == bits and restored.get_params() == params, "comes back whole from a pickle")
-    _require(copied.get_params() == params and not hasattr(copied, "labels_"), "has clones to be fitted")
-    coarse = _fit(copied.set_params(n_clusters=2), np.minimum(labels, 1))
+    _require(copy.get_params() == params and not hasattr(copy, "labels_"), "has clones to be fitted")
+    coarse = _fit(copy.set_params(n_clusters=2), np.minimum(labels, 1))
     _require(coarse.labels_.max() <= 1, "finds no more clusters than set_params asks for")
 
 

@@ -24,30 +24,30 @@ def check_int(
 
     ``or_auto``: "auto" is valid, too, and the caller has taken care of it.
     """
-    wrong = f"has type {type(value).__name__}"
+    fault = f"has type {type(value).__name__}"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         number = int(value)
         if number >= at_least and (at_most is None or number <= at_most):
             return number
-        wrong = "is out of range"
+        fault = "is out of range"
     valid = _range(at_least, at_most) + (" or 'auto'" if or_auto else "")
-    raise InvalidInputError(f"{name}={_quote(value)} {wrong}; use an integer {valid}.", parameter=name)
+    raise InvalidInputError(f"{name}={_quote(value)} {fault}; use an integer {valid}.", parameter=name)
 
 
 def check_number(
     name: str, value: object, *, above: float | None = None, at_least: float = -inf, at_most: float = inf
 ) -> float:
     """Return ``value`` as float if it is finite, in ``[at_least, at_most]`` and greater than ``above``."""
-    wrong = f"has type {type(value).__name__}"
+    fault = f"has type {type(value).__name__}"
     if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
         number = float(value)
         if isfinite(number) and at_least <= number <= at_most and (above is None or number > above):
             return number
-        wrong = "is out of range"
+        fault = "is out of range"
     low = f"> {above}" if above is not None else _range(at_least, None if at_most == inf else at_most)
     high = f" and <= {at_most}" if above is not None and at_most < inf else ""
     raise InvalidInputError(
-        f"{name}={_quote(value)} {wrong}; use a finite number {low}{high}.", parameter=name
+        f"{name}={_quote(value)} {fault}; use a finite number {low}{high}.", parameter=name
     )
 
 

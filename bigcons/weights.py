@@ -93,6 +93,6 @@ def counts_of(
 def count_memberships(labels: np.ndarray, assigned: np.ndarray, T: np.ndarray, sizes: np.ndarray) -> None:
     """Add memberships (rows, B) of objects to their clusters in T (B, K) and sizes (K,); -1 adds nothing."""
     for k in range(sizes.size):
-        inside = labels[assigned == k]
-        T[:, k] += inside.sum(axis=0, dtype=np.float64)
-        sizes[k] += len(inside)
+        members = labels[assigned == k]
+        T[:, k] += members.sum(axis=0, dtype=np.float64)
+        sizes[k] += len(members)

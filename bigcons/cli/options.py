@@ -87,8 +87,8 @@ def report_finished(out: str, step: str, overwrite: bool) -> Iterator[bool]:
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return a sentence that suggests the one of ``words`` closest to ``word``; empty if none is close."""
-    near = nearest(word, words)
-    return "" if near is None else f" Did you mean {near}?"
+    match = nearest(word, words)
+    return "" if match is None else f" Did you mean {match}?"
 
 
 # Layout

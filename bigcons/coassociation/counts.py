@@ -208,12 +208,12 @@ def condensed_distances(
         upper = np.triu_indices(len(left), 1, len(right))
         return (1.0 - similarity(n_agree, n_seen, total, normalize))[upper]
 
-    n, filled = len(rows), 0
+    n, position = len(rows), 0
     distances = np.empty(n * (n - 1) // 2)
     bands = row_blocks(n, max(PAIRS_PER_TASK // max(n, 1), 1))
     for _, part in map_with_progress(engine, distances_of_band, bands, "distances"):
-        distances[filled : filled + len(part)] = part
-        filled += len(part)
+        distances[position : position + len(part)] = part
+        position += len(part)
     return distances
 
 
@@ -312,17 +312,17 @@ def sample(
 
 
 def sample_in_memory(
-    ensemble: Ensemble, amount: Mapping[str, Any], seed: int, memory: int, client: object
+    ensemble: Ensemble, size: Mapping[str, Any], seed: int, memory: int, client: object
 ) -> PairTable:
     """Draw pairs from all objects and count them; ``memory`` bounds the labels, not the table.
 
-    ``amount`` gives the number of pairs as `sample_pairs` does.
+    ``size`` gives the number of pairs as `sample_pairs` does.
     """
-    i, j = sample_pairs(ensemble.n_objects, **amount, random_state=seed)
+    i, j = sample_pairs(ensemble.n_objects, **size, random_state=seed)
     budget = _budget_for_pairs(memory)
     labels = max(budget - 30 * len(i), budget // 2)  # bytes of a pair while it is drawn and counted
     table = count(ensemble, i, j, memory=labels, client=client)
-    table.provenance |= {"sampled": "uniform", **amount, "random_state": seed}
+    table.provenance |= {"sampled": "uniform", **size, "random_state": seed}
     return table
 
 

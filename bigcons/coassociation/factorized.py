@@ -85,8 +85,8 @@ def agreement_sums(
     S = in_lines((int(offsets[-1]), padded(K)))
     T = in_lines((offsets.size - 1, padded(K * (K + 1) // 2)))
     S[:], T[:] = 0.0, 0.0
-    counted = None if weights is None else weights.partitions
-    kernel.accumulate(labels, offsets, counted, memberships, S, T, powers)
+    counts = None if weights is None else weights.partitions
+    kernel.accumulate(labels, offsets, counts, memberships, S, T, powers)
     return AgreementSums(K, S, T, float(powers[0]), float(powers[1]), weights)
 
 

@@ -119,8 +119,8 @@ def did_matrix(
 
         partitions = range(M if by_increments else 0)
         clusters = [(u, members) for u in partitions for members in _clusters_of(labels[u])]
-        measured = map_with_progress(engine, measure, clusters, "increments", "clusters")
-        for (u, members), cluster in measured:
+        results = map_with_progress(engine, measure, clusters, "increments", "clusters")
+        for (u, members), cluster in results:
             if cluster is None:  # too small to have increments
                 labels[u, members] = -1
                 continue
@@ -198,8 +198,8 @@ def did_ranking(
 
     columns = list(np.ascontiguousarray(labels.T))
     with open_engine(client) as engine:
-        ranked = map_with_progress(engine, description_length, columns, "rank partitions", "partitions")
-        lengths = np.array([length for _, length in ranked])
+        results = map_with_progress(engine, description_length, columns, "rank partitions", "partitions")
+        lengths = np.array([length for _, length in results])
     return np.argsort(lengths, kind="stable"), lengths
 
 

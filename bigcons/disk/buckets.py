@@ -244,11 +244,11 @@ class _ObjectFile(io.RawIOBase):
 
 def _fill(view: memoryview, response: Any) -> int:
     """Write the content of an object to ``view`` as it arrives; return its size."""
-    filled = 0
+    n_filled = 0
     for part in response.stream(min_chunk_size=1 << 20):
-        view[filled : filled + len(part)] = memoryview(part)
-        filled += len(part)
-    return filled
+        view[n_filled : n_filled + len(part)] = memoryview(part)
+        n_filled += len(part)
+    return n_filled
 
 
 def bucket_place(url: str) -> BucketPlace:

@@ -69,8 +69,8 @@ def write_head(folder: Place, kind: str, body: dict[str, Any], *, parquet: bool 
     content: dict[str, Any] = {"attributes": {"bigcons": head}}
     if not parquet:
         metadata = {name: read_json(folder / name / "zarr.json") for name in body.get("crc32c", ())}
-        listed = {"kind": "inline", "must_understand": False, "metadata": metadata}
-        content |= {"zarr_format": 3, "node_type": "group", "consolidated_metadata": listed}
+        listing = {"kind": "inline", "must_understand": False, "metadata": metadata}
+        content |= {"zarr_format": 3, "node_type": "group", "consolidated_metadata": listing}
     head["checksum"] = _checksum(content)
     text = json.dumps(content, indent=1).encode()
     (folder / (PARQUET_HEAD if parquet else HEAD)).write(text, durable=True)
@@ -185,9 +185,9 @@ def _renamed_folder(place: places.DiskPlace, check_lock: Callable[[], None]) -> 
     previous = path.with_name(f".{path.name}.previous")
     if previous.exists() and not path.exists():
         previous.rename(path)
-    abandoned = re.compile(rf"\.{re.escape(path.name)}\.([0-9]+\.partial|previous)")
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.([0-9]+\.partial|previous)")
     for entry in path.parent.iterdir():
-        if abandoned.fullmatch(entry.name):
+        if pattern.fullmatch(entry.name):
             shutil.rmtree(entry, ignore_errors=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

@@ -166,8 +166,8 @@ def k_means(
     prepare: Callable[[Points], Points], points: Points, numbers: Numbers, rng: Generator
 ) -> Partitions:
     """Run k-means on ``prepare(points)`` once from a random start, for each number of clusters."""
-    prepared = prepare(points)
-    return [fitted_kmeans(prepared.copy(), k, rng, "random").labels_ for k in numbers]
+    data = prepare(points)
+    return [fitted_kmeans(data.copy(), k, rng, "random").labels_ for k in numbers]
 
 
 def jaccard_k_means(points: Points, numbers: Numbers, rng: Generator) -> Partitions:
@@ -201,8 +201,8 @@ def spectral(points: Points, numbers: Numbers, rng: Generator) -> Partitions:
 
     squared: np.ndarray = pairwise_distances(points, metric="sqeuclidean")
     neighbor = min(10, len(points) - 1)
-    near = np.partition(squared, neighbor, axis=1)[:, neighbor]
-    scale = np.median(near[near > 0]) if (near > 0).any() else 1.0
+    radii = np.partition(squared, neighbor, axis=1)[:, neighbor]
+    scale = np.median(radii[radii > 0]) if (radii > 0).any() else 1.0
     affinity = np.exp(squared / (-2 * scale))
     np.fill_diagonal(affinity, 0)
     degree = np.maximum(affinity.sum(axis=1), np.finfo(float).tiny)
@@ -237,8 +237,8 @@ def self_organizing_map(points: Points, numbers: Numbers, rng: Generator) -> Par
             rate = 1 - step / n_steps
             row = points[rng.integers(len(points))]
             winner = ((units - row) ** 2).sum(axis=1).argmin()
-            near = np.exp(-((place - winner) ** 2) / (2 * (0.3 + rate * k / 4) ** 2))
-            units += (0.5 * rate * near)[:, None] * (row - units)
+            closeness = np.exp(-((place - winner) ** 2) / (2 * (0.3 + rate * k / 4) ** 2))
+            units += (0.5 * rate * closeness)[:, None] * (row - units)
         partitions.append(((units**2).sum(axis=1) - 2 * points @ units.T).argmin(axis=1))
     return partitions
 
@@ -248,8 +248,8 @@ def hypergraph_of_features(points: Points, numbers: Numbers, rng: Generator) -> 
 
     Of counts, most of which are 0, these are the documents with a word.
     """
-    above = points > np.median(points, axis=0)
-    pins = [np.flatnonzero(column) for column in above.T if column.any()]
+    is_above = points > np.median(points, axis=0)
+    pins = [np.flatnonzero(column) for column in is_above.T if column.any()]
     cut = partial(partition_hypergraph, pins, np.ones(len(pins)), np.ones(len(points), np.int64))
     return [cut(k, int(rng.integers(2**31)), "km1")[0] for k in numbers]
 

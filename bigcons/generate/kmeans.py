@@ -413,15 +413,15 @@ def make_partitions(
 
     for name in unknown:
         raise TypeError(f"{scheme.name}() got an unexpected keyword argument {name!r}")
-    finished, seed = None, resolve_seed(random_state)
+    ensemble, seed = None, resolve_seed(random_state)
     if out is not None:
         refuse_inputs(out, features)
         if not overwrite and stored_kind(out) == "ensemble":
-            finished = Ensemble.open(out)
-        if finished is None or "generator" not in finished.provenance:
+            ensemble = Ensemble.open(out)
+        if ensemble is None or "generator" not in ensemble.provenance:
             refuse_existing(out, overwrite, "ensemble")
         if random_state is None and not overwrite:
-            kept_seed = seed_of_run(out, finished)
+            kept_seed = seed_of_run(out, ensemble)
             seed = seed if kept_seed is None else kept_seed
     with ExitStack() as stack:
         if out is not None:
@@ -458,28 +458,28 @@ def make_partitions(
             if getattr(scheme, name) is not None:
                 facts[name] = getattr(scheme, name)
         current = json.loads(json.dumps(facts))
-        if finished is not None:
-            if "appended" in finished.provenance:
+        if ensemble is not None:
+            if "appended" in ensemble.provenance:
                 reason = "has grown since it was generated; solve it as it is, or"
                 raise StoreExistsError(f"{out} {reason} pass overwrite=True (--overwrite).", path=out)
-            provenance = {**finished.provenance, "n_partitions": finished.n_partitions}
+            provenance = {**ensemble.provenance, "n_partitions": ensemble.n_partitions}
             del current["bigcons"], current["scikit_learn"]  # other versions made the same
             refuse_other(out or "", differences(provenance, current))
         elif out is not None and not overwrite:
             Snapshots(partial_folder(out), current).load()  # refuses a run of other parameters
         output = None if out is None else Output(out, overwrite, not overwrite, facts)
         origin = {"read": data.options, "source": data.where, "version": data.version}
-        is_same = data.version is not None and finished and not differences(finished.provenance, origin)
-        if finished is not None and output is not None and is_same:  # of files that have not changed
+        is_same = data.version is not None and ensemble and not differences(ensemble.provenance, origin)
+        if ensemble is not None and output is not None and is_same:  # of files that have not changed
             clear_finished(output)
-            return finished
-        scaling, rows = training.measure(data, subset if finished is None else None, standardize=standardize)
+            return ensemble
+        scaling, rows = training.measure(data, subset if ensemble is None else None, standardize=standardize)
         facts["features_checksum"] = scaling.checksum
-        if finished is not None and output is not None:
-            measured = {"features_checksum": scaling.checksum}
-            refuse_other(output.path, differences(finished.provenance, measured))
+        if ensemble is not None and output is not None:
+            identity = {"features_checksum": scaling.checksum}
+            refuse_other(output.path, differences(ensemble.provenance, identity))
             clear_finished(output)
-            return finished
+            return ensemble
         encoding = replace(data.encoding, scaling=scaling)
         # gaps, and what varies of categories, were not known before all was read
         if len(scaling.gaps) or not data.encoding.is_plain:

@@ -111,16 +111,16 @@ def mask_labels(ensemble: object, share: float, *, random_state: SeedLike = None
     if check_number("share", share, at_least=0) >= 1:
         raise InvalidInputError(f"share={share!r} masks every label; use 0 <= share < 1.")
     seed = resolve_seed(random_state)
-    whole = as_ensemble(ensemble)
-    masked = np.array(whole.read(0, whole.n_objects))
-    for block in row_blocks(whole.n_objects, SEGMENT_ROWS):
+    original = as_ensemble(ensemble)
+    masked = np.array(original.read(0, original.n_objects))
+    for block in row_blocks(original.n_objects, SEGMENT_ROWS):
         labels = masked[block.start : block.stop]
-        first, last = (round(share * (row * whole.n_partitions)) for row in (block.start, block.stop))
+        first, last = (round(share * (row * original.n_partitions)) for row in (block.start, block.stop))
         rng = generator(seed, "generate.delete_labels", block.index)
         labels.flat[rng.choice(labels.size, size=last - first, replace=False, shuffle=False)] = MISSING
-    columns = [values_of(codes, values) for codes, values in zip(masked.T, whole.categories, strict=True)]
-    provenance = {"generator": "mask_labels", "share": share, "seed": seed, "of": whole.provenance}
-    source = columns_source(columns, whole.n_objects, list(whole.names))
+    columns = [values_of(codes, values) for codes, values in zip(masked.T, original.categories, strict=True)]
+    provenance = {"generator": "mask_labels", "share": share, "seed": seed, "of": original.provenance}
+    source = columns_source(columns, original.n_objects, list(original.names))
     source.rule = NONE_MISSING  # negative numbers that are labels stay labels
     return ensemble_of(source, provenance=provenance)
 

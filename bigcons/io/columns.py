@@ -143,7 +143,7 @@ def choose(source: Source, choice: Selection, *, with_ids: bool = True) -> Sourc
     if not options_of(choice) and not (with_ids and source.is_named):
         return source
     drops = [column for column in listed(choice.drop) if not is_index(source, column)]
-    dropped = {position for column in drops for position in positions_of(source, column)}
+    omissions = {position for column in drops for position in positions_of(source, column)}
     positions = [position for column in listed(choice.columns) for position in positions_of(source, column)]
     if len(set(positions)) < len(positions):
         raise InvalidInputError(f"columns={choice.columns!r} has one twice; name each once.")
@@ -153,11 +153,11 @@ def choose(source: Source, choice: Selection, *, with_ids: bool = True) -> Sourc
     elif choice.id is not None:
         (id_column,) = positions_of(source, choice.id, may_be_pattern=False)
         rows = (source.text or source).selected([id_column])
-        dropped.add(id_column)
+        omissions.add(id_column)
     elif with_ids and source.is_named and source.ids is None and len(drops) == len(listed(choice.drop)):
         rows = source.index
     positions = positions if choice.columns is not None else list(range(source.n_columns))
-    positions = [position for position in positions if position not in dropped]
+    positions = [position for position in positions if position not in omissions]
     if not positions and options_of(choice).keys() & {"columns", "drop", "id"}:
         raise InvalidInputError(f"{source.where} has no columns left; choose at least one besides the id.")
     table = source.selected(positions)

@@ -185,10 +185,10 @@ class FeatureEncoding:
         ``id``, by default in the one named like the ids of the first objects, if there is one.
         """
         missing = list(self.columns[0].missing) or None
-        opened = open_source(select(features, missing=missing), "features", with_ids=False)
-        are_named = self.is_named and opened.names is not None
+        source = open_source(select(features, missing=missing), "features", with_ids=False)
+        are_named = self.is_named and source.names is not None
         names = [column.name for column in self.columns] if are_named else None
-        table = open_source(select(opened, id=id, columns=names), "features", usual_id=self.id_name)
+        table = open_source(select(source, id=id, columns=names), "features", usual_id=self.id_name)
         if table.n_columns != len(self.columns):
             raise InvalidInputError(
                 f"{table.where} has {table.n_columns} columns, not {len(self.columns)}; give the same."
@@ -412,9 +412,9 @@ def _code_of_missing(numbers: np.ndarray) -> float | None:
     away from the others, of which there are three or more.
     """
     values = np.unique(numbers)
-    for end, next_one in (values[:2], values[:-3:-1]) if len(values) > 3 else ():
-        is_code = end < 0 <= next_one or set(f"{abs(end):.0f}") == {"9"}
-        if is_code and 2 * abs(end - next_one) > values[-1] - values[0] and (numbers == end).sum() > 1:
+    for end, neighbor in (values[:2], values[:-3:-1]) if len(values) > 3 else ():
+        is_code = end < 0 <= neighbor or set(f"{abs(end):.0f}") == {"9"}
+        if is_code and 2 * abs(end - neighbor) > values[-1] - values[0] and (numbers == end).sum() > 1:
             return float(end)
     return None
 
@@ -485,23 +485,23 @@ class Features:
 
     def _codes(self) -> list[ColumnCode]:
         """Return the codes of the columns, those of text columns after a pass over these."""
-        table, codes, refused = self.table, [], []
+        table, codes, refusals = self.table, [], []
         names = table.names or [f"f{c}" for c in range(table.n_columns)]
         types: Sequence[Any] = table.column_types() or [table.dtype] * len(names)
         for c, (name, column_type) in enumerate(zip(names, types, strict=True)):
             kind = kind_of(column_type)
             if kind is None:
-                refused.append(f"{name!r} ({column_type})")
+                refusals.append(f"{name!r} ({column_type})")
             elif c in table.categorical and kind != DATE:
                 kind = CATEGORY
             codes.append(ColumnCode(name, kind or NUMBER, missing=table.rule.more_words))
         if not names or len(set(names)) < len(names):
-            repeated = [name for name in names if names.count(name) > 1]
-            fault = f"more than one column {repeated[0]!r}" if repeated else "no columns"
+            repeats = [name for name in names if names.count(name) > 1]
+            fault = f"more than one column {repeats[0]!r}" if repeats else "no columns"
             raise InvalidInputError(f"{self.where} has {fault}; give each its own name, and at least one.")
-        if refused:
+        if refusals:
             raise InvalidInputError(
-                f"{self.where} has columns that cannot serve as features, {', '.join(refused[:20])}; leave "
+                f"{self.where} has columns that cannot serve as features, {', '.join(refusals[:20])}; leave "
                 "them out by drop= (--drop), or convert them, lists to columns."
             )
         if texts := [c for c, code in enumerate(codes) if code.kind == CATEGORY]:
@@ -511,7 +511,7 @@ class Features:
     def _learn_texts(self, codes: list[ColumnCode], places: list[int]) -> None:
         """Complete the codes of columns of text by a pass over these; refuse text that may be numbers."""
         table = self.table
-        odd: dict[int, list[str]] = {}
+        oddities: dict[int, list[str]] = {}
         levels: dict[int, set[str]] = {c: set() for c in places}
         with_gaps: set[int] = set()
         with progress("scan columns", table.n_rows or 0) as listener:
@@ -525,14 +525,14 @@ class Features:
                         with_gaps.add(c)
                     if c not in table.categorical and not pa.types.is_dictionary(column.type):
                         for text in sorted(filter(_LIKE_NUMBER.fullmatch, words))[:1]:
-                            odd[c] = [text]
+                            oddities[c] = [text]
                     if len(levels[c]) <= LEVELS:
                         levels[c] |= words
                 listener.advance(len(column))
-        if odd:
-            for c, samples in odd.items():
+        if oddities:
+            for c, samples in oddities.items():
                 samples += [word for word in sorted(levels[c]) if not _LIKE_NUMBER.fullmatch(word)][:1]
-            pairs = {c: " beside ".join(map(repr, samples)) for c, samples in odd.items()}
+            pairs = {c: " beside ".join(map(repr, samples)) for c, samples in oddities.items()}
             examples = "; ".join(f"{codes[c].name!r}, such as {samples}" for c, samples in pairs.items())
             raise InvalidInputError(
                 f"{self.where} has text that may be numbers or dates in column {examples}; convert it, "
@@ -587,11 +587,11 @@ class Features:
                 f"{as_id}leave it out by drop= (--drop), or name all features in columns= (--columns)."
             )
         if missing:
-            odd = ", ".join(dict.fromkeys(f"{number:.15g}" for number in missing.values()))
+            texts = ", ".join(dict.fromkeys(f"{number:.15g}" for number in missing.values()))
             warn_user(
-                f"{self.where} has {odd} far from all other values of column {quote(list(missing))}, which "
+                f"{self.where} has {texts} far from all other values of column {quote(list(missing))}, which "
                 "then hardly count, and its rows may become a cluster; if it stands for a missing value, "
-                f"pass missing=[{odd}] of bigcons.select (--missing {odd.replace(' ', '')}).",
+                f"pass missing=[{texts}] of bigcons.select (--missing {texts.replace(' ', '')}).",
                 SuspiciousFeaturesWarning,
             )
 
@@ -631,9 +631,9 @@ class Features:
         batches = self.table.batches(self.chunk_rows, blocks[0].start, blocks[-1].stop)
         numbers = map(partial(self.encoding.numbers, dtype=self.dtype, where=self.where), batches)
         for block, values in zip(blocks, rechunk(numbers, max(blocks[0].n_rows, 1)), strict=False):
-            refused = np.isinf(values) if gaps else ~np.isfinite(values)
-            if refused.any():
-                row, column = np.unravel_index(int(np.argmax(refused)), refused.shape)
+            is_refused = np.isinf(values) if gaps else ~np.isfinite(values)
+            if is_refused.any():
+                row, column = np.unravel_index(int(np.argmax(is_refused)), is_refused.shape)
                 raise self._not_finite(values[row, column], block.start + int(row), int(column))
             yield block, values
 

@@ -173,11 +173,11 @@ def _unusual_of(numbers: Iterable[float]) -> set[int]:
 
 def distinct(numbers: np.ndarray, are_labels: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the different labels among whole numbers, ascending, int64, and how many labels there are."""
-    filled = np.where(are_labels, numbers, MISSING)
-    is_small = len(filled) and filled.max() < TABLE_SIZE
+    codes = np.where(are_labels, numbers, MISSING)
+    is_small = len(codes) and codes.max() < TABLE_SIZE
     if is_small and (numbers.min() >= 0 or not are_labels[numbers < 0].any()):
-        counts = np.bincount(filled.astype(np.int64) + 1)
-        return np.flatnonzero(counts[1:]), len(filled) - int(counts[0])
+        counts = np.bincount(codes.astype(np.int64) + 1)
+        return np.flatnonzero(counts[1:]), len(codes) - int(counts[0])
     labels = numbers[are_labels]
     parts = np.array_split(labels, len(labels) // BLOCK_ROWS + 1)  # sorted within the cache
     return np.unique(np.concatenate([np.unique(part) for part in parts])).astype(np.int64), len(labels)
@@ -191,9 +191,9 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
 
     Raises InvalidInputError, with the partition's ``name``, for labels that are neither.
     """
-    absent: Any = np.False_
+    is_missing: Any = np.False_
     if isinstance(raw, np.ma.MaskedArray) and raw.dtype.kind in "biuf":
-        absent, raw = np.ma.getmaskarray(raw), raw.data
+        is_missing, raw = np.ma.getmaskarray(raw), raw.data
     elif not isinstance(raw, np.ndarray) or raw.dtype.kind not in "biuf":
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -210,25 +210,25 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
                 f"({kind}); recode it, or leave it out with drop= (--drop)."
             )
         if column.null_count:
-            absent = column.is_null().to_numpy(zero_copy_only=False)
+            is_missing = column.is_null().to_numpy(zero_copy_only=False)
             column = pc.fill_null(column, pa.scalar(0, column.type))
         raw = column.to_numpy(zero_copy_only=False)
     top = np.iinfo(raw.dtype).max if raw.dtype.kind == "u" and rule.numbers is None else None
-    if top is not None and raw.max(initial=0, where=~absent) == top:
+    if top is not None and raw.max(initial=0, where=~is_missing) == top:
         raise InvalidInputError(
             f"partition {name!r} has the label {top}, which is what {raw.dtype} makes of -1; pass "
             f"missing={top} (--missing {top}) if it means missing, or missing=[] (--missing '') if not."
         )
     if raw.dtype.kind == "f":
-        absent = absent | np.isnan(raw)
-        raw = _whole(np.where(absent, 0, raw), name)
+        is_missing = is_missing | np.isnan(raw)
+        raw = _whole(np.where(is_missing, 0, raw), name)
     elif raw.dtype == np.uint64:
-        absent = absent | np.isin(raw, [number for number in rule.numbers or () if number >= 1 << 63])
-        raw = _whole(np.where(absent, np.uint64(0), raw), name)
+        is_missing = is_missing | np.isin(raw, [number for number in rule.numbers or () if number >= 1 << 63])
+        raw = _whole(np.where(is_missing, np.uint64(0), raw), name)
     elif raw.dtype.kind in "bu":
         raw = raw.astype(np.result_type(raw.dtype, np.int8))
     are_labels = raw >= 0 if rule.numbers is None else ~np.isin(raw, list(rule.numbers))
-    return raw, are_labels & ~absent
+    return raw, are_labels & ~is_missing
 
 
 def _whole(raw: np.ndarray, name: str) -> np.ndarray:
@@ -341,14 +341,14 @@ def refuse_no_objects(
     elif n_rows >= 20 and codes.shape == (n_objects, n_objects) and np.array_equal(codes, codes.T):
         form = "a symmetric matrix that tells which objects belong together: then pass its partitions"
     elif may_be_long and n_columns == 3 and n_rows >= 200:
-        for thing, voter in ((0, 1), (0, 2), (1, 2)):
-            pairs = codes[:, [thing, voter]]
+        for task, voter in ((0, 1), (0, 2), (1, 2)):
+            pairs = codes[:, [task, voter]]
             n_pairs = len(np.unique(pairs, axis=0))
             n_here = min(len(np.unique(column)) for column in pairs.T)
-            n_values = max(len(encodings[c].values) for c in (thing, voter))
+            n_values = max(len(encodings[c].values) for c in (task, voter))
             is_long = pairs.min() >= 0 and n_pairs == n_rows and 2 * n_here <= n_rows
-            if is_long and 2 * n_values <= encodings[thing].n_labeled:
-                form = f"a long table, of {encodings[thing].name!r} and {encodings[voter].name!r}: then pass "
+            if is_long and 2 * n_values <= encodings[task].n_labeled:
+                form = f"a long table, of {encodings[task].name!r} and {encodings[voter].name!r}: then pass "
                 form += "it to Ensemble.from_long (bigcons import --long)"
     if form:
         raise InvalidInputError(
@@ -387,31 +387,31 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
             f"all objects are in one cluster in {quote(single)}, which tells nothing, and misleads PCC and "
             "MCLA; leave it out with drop= (--drop)."
         )
-    odd: dict[str, list[Any]] = {}
+    oddities: dict[str, list[Any]] = {}
     for e in encodings if n_objects >= 20 else ():
         if e.rule.numbers is not None and min(e.rule.numbers, default=-1) < 0:
             continue  # all other labels are meant
         numbers: Any = [*map(number_of, e.values)] if e.values.dtype == object else e.values
         if words := [word for word, number in zip(e.values, numbers, strict=True) if number is None]:
-            unlike = [word for word in words if 2 * len(words) < len(numbers) and not word[0].isdigit()]
+            outliers = [word for word in words if 2 * len(words) < len(numbers) and not word[0].isdigit()]
         else:
             labels = np.sort(numbers)
             last = int(np.argmax(np.diff(labels, append=labels[-1:]) > 1))
             is_far = last > 0 and len(labels) - last < 4 and labels[last + 1] - labels[last] > last + 1
-            unlike = labels[last + 1 :].tolist() if is_far else []
-        if unlike:
-            odd[e.name] = unlike
-    if 0 < 2 * len(odd) < len(encodings):  # by chance, of few objects of many clusters
-        odd = {name: unlike for name, unlike in odd.items() if isinstance(unlike[0], str)}
-    if odd:
-        example = next(iter(odd.values()))
+            outliers = labels[last + 1 :].tolist() if is_far else []
+        if outliers:
+            oddities[e.name] = outliers
+    if 0 < 2 * len(oddities) < len(encodings):  # by chance, of few objects of many clusters
+        oddities = {name: outliers for name, outliers in oddities.items() if isinstance(outliers[0], str)}
+    if oddities:
+        example = next(iter(oddities.values()))
         kind = "numbers" if isinstance(example[0], str) else "far smaller"
         messages.append(
-            f"{quote([*odd])} has {quote(example)}, unlike its other labels, which are {kind}; name in "
+            f"{quote([*oddities])} has {quote(example)}, unlike its other labels, which are {kind}; name in "
             "missing= (--missing) what is no cluster, leave out a row of names, units or totals, or pass "
             "missing=[] (--missing '') if all are clusters."
         )
-    are_words = n_objects >= 20 and not odd and all(e.values.dtype == object for e in encodings)
+    are_words = n_objects >= 20 and not oddities and all(e.values.dtype == object for e in encodings)
     if are_words and all(e.name in e.values for e in encodings):
         are_words = False
         messages.append(
@@ -440,10 +440,10 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
 
 def warn_of_unseen(where: str, rule: MissingRule, values: set[Any], category: type[Warning]) -> None:
     """Warn of values named as missing that occur nowhere; ``values`` has texts and numbers that do."""
-    unseen = [text for text in rule.more_words if values.isdisjoint({text, number_of(text)} - {None})]
-    if unseen and rule.words.isdisjoint({"True", "False"}):  # which are named as 1 and 0, too
+    texts = [text for text in rule.more_words if values.isdisjoint({text, number_of(text)} - {None})]
+    if texts and rule.words.isdisjoint({"True", "False"}):  # which are named as 1 and 0, too
         warn_user(
-            f"no value of {where} is {quote(unseen)}, which missing= (--missing) names; name what is missing "
+            f"no value of {where} is {quote(texts)}, which missing= (--missing) names; name what is missing "
             "as it is written there, or leave that out.",
             category,
         )

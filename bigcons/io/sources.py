@@ -475,24 +475,24 @@ def dask_source(collection: Any, where: str) -> Source:
     def load(
         part: int, rows: int, columns: Sequence[int], *_: int, of_index: bool = False
     ) -> Iterator[tuple[int, Rows]]:
-        computed = parts[part].compute()
-        source = array_source(np.asanyarray(computed), where) if is_array else frame_source(computed, where)
+        data = parts[part].compute()
+        source = array_source(np.asanyarray(data), where) if is_array else frame_source(data, where)
         source = source.index if of_index and source.index is not None else source
         yield from source.load(0, rows, columns, 0, source.n_rows or 0)
 
-    whole = Source(where, names, width, lengths, load)
+    result = Source(where, names, width, lengths, load)
     if is_array:
-        whole.dtype = np.dtype(collection.dtype)
-        whole.column_bytes = 4.0 * whole.dtype.itemsize  # values read, decoded, sliced and in columns
+        result.dtype = np.dtype(collection.dtype)
+        result.column_bytes = 4.0 * result.dtype.itemsize  # values read, decoded, sliced and in columns
         most_rows = max((length or 1 for length in lengths), default=1)
-        whole.fixed_bytes = int(most_rows * whole.row_bytes / 2)
-        return whole
-    whole.types = frame_source(collection._meta_nonempty, where).types
+        result.fixed_bytes = int(most_rows * result.row_bytes / 2)
+        return result
+    result.types = frame_source(collection._meta_nonempty, where).types
     index = collection.index
-    whole.index = Source(where, [index.name or INDEX], 1, lengths, partial(load, of_index=True))
+    result.index = Source(where, [index.name or INDEX], 1, lengths, partial(load, of_index=True))
     # dask gives numbers to rows without names
-    whole.is_named = index.name is not None or index.dtype.kind not in "iu"
-    return whole
+    result.is_named = index.name is not None or index.dtype.kind not in "iu"
+    return result
 
 
 # Files
@@ -555,12 +555,12 @@ def open_files(paths: Sequence[File], role: str, choice: Selection, where: str |
         raise errors.StoreNotFoundError(f"no file matches {where}; check the path.", path=where)
     local = [path if path.is_dir() else path.parent for path in paths if isinstance(path, Path)]
     folders = sorted({folder for path in local for folder in (path, path.parent)})
-    for folder in {above for path in local for above in (path, *path.parents)}:
+    for folder in {parent for path in local for parent in (path, *path.parents)}:
         logs = ("_delta_log", ".hoodie", "metadata/*.metadata.json")
         _refuse_logs(folder, {log.partition("/")[0] for log in logs if any(folder.glob(log))})
-    if len(valued := [folder for folder in folders if "=" in folder.name]) > 1:
+    if len(matches := [folder for folder in folders if "=" in folder.name]) > 1:
         raise InvalidInputError(
-            f"{valued[0]} and {valued[1].name} are named by values of a column that is in none of their "
+            f"{matches[0]} and {matches[1].name} are named by values of a column that is in none of their "
             "files; pass the data frame that pandas.read_parquet reads."
         )
     if len(paths) == 1:
@@ -827,9 +827,9 @@ def csv_source(path: File, where: str, role: str, choice: Selection) -> Source:
                         raise InvalidInputError(f"{where} has NUL bytes, as after a crash; write it again.")
                     for column in texts:
                         cells = column.filter(pc.match_substring(column, "\n")).cast(pa.large_binary())
-                        if odd := [c for c in cells.to_pylist() if c.count(separator.encode()) >= width - 1]:
+                        if hits := [c for c in cells.to_pylist() if c.count(separator.encode()) >= width - 1]:
                             raise InvalidInputError(
-                                f"{where} has a cell of several lines, {str(odd[0][:40])[1:]}, as after a "
+                                f"{where} has a cell of several lines, {str(hits[0][:40])[1:]}, as after a "
                                 "quote that is not closed; close it, or take the line breaks out."
                             )
                     if as_text and width == 1 and batch.columns[0].null_count:

@@ -267,7 +267,7 @@ def overshoot(order, y_old, i, step, y):
 @leaf
 def record_move(order, y_old, y_new, i, y, weight, pull, d, totals):
     """Round ``y`` into ``y_new[i]``; return if it moved, with the old row in ``y``, the change in ``d``."""
-    moved = False
+    has_moved = False
     a = b = c = 0.0
     for k in range(y.shape[0]):
         column = order[k]
@@ -275,16 +275,16 @@ def record_move(order, y_old, y_new, i, y, weight, pull, d, totals):
         old = np.float64(y_old[i, column])
         y[k] = old
         d[k] = np.float64(y_new[i, column]) - old
-        moved |= d[k] != 0.0
+        has_moved |= d[k] != 0.0
         a += old * old
         b += old * d[k]
         c += d[k] * d[k]
-    if moved:
+    if has_moved:
         change = 2.0 * b + c
         totals[0] += pull * change
         totals[1] += weight * change * (2.0 * a + change)
         totals[3] += 1.0
-    return moved
+    return has_moved
 
 
 @leaf

@@ -313,14 +313,14 @@ def add_shares(shares, at, m, weight, inverse):
 def sum_of_logs(x, m):
     """Return the sum of ``log(x[:m])``."""
     total = 0.0
-    whole = m // FACTORS * FACTORS
-    for start in range(0, whole, FACTORS):
+    n_whole = m // FACTORS * FACTORS
+    for start in range(0, n_whole, FACTORS):
         product = 1.0
         for e in range(FACTORS):
             product *= x[start + e]
         total += math.log(product)
     product = 1.0
-    for e in range(whole, m):
+    for e in range(n_whole, m):
         product *= x[e]
     return total + math.log(product)
 

@@ -37,18 +37,18 @@ def in_whole_vectors(table: np.ndarray) -> np.ndarray:
     """Return a table (B, K) in float64 with columns of zeros up to whole vectors; itself if it has them."""
     if table.dtype == np.float64 and table.shape[1] % WIDTH == 0 and table.flags.c_contiguous:
         return table
-    whole = np.zeros((len(table), padded(table.shape[1])))
-    whole[:, : table.shape[1]] = table
-    return whole
+    result = np.zeros((len(table), padded(table.shape[1])))
+    result[:, : table.shape[1]] = table
+    return result
 
 
 def summed_rows(labels: np.ndarray, offsets: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the sums (rows, K) of the rows of a table (B, K) that the labels of each object select, and
     their numbers (rows,) int64.
     """
-    whole = in_whole_vectors(table)
-    sums, n_labels = np.empty((len(labels), whole.shape[1])), np.empty(len(labels), np.int64)
-    sum_votes(labels, offsets, whole, sums, n_labels)
+    padded_table = in_whole_vectors(table)
+    sums, n_labels = np.empty((len(labels), padded_table.shape[1])), np.empty(len(labels), np.int64)
+    sum_votes(labels, offsets, padded_table, sums, n_labels)
     return sums[:, : table.shape[1]], n_labels
 
 

@@ -129,9 +129,9 @@ def second_central_difference(f: Kernel) -> Kernel:
     @jit
     def second(x):
         h = min(1e-2, 0.03 * x, 0.03 * (1.0 - x))
-        near = f(x + h) + f(x - h)
-        far = f(x + 2.0 * h) + f(x - 2.0 * h)
-        return (16.0 * near - far - 30.0 * f(x)) / (12.0 * h * h)
+        inner = f(x + h) + f(x - h)
+        outer = f(x + 2.0 * h) + f(x - 2.0 * h)
+        return (16.0 * inner - outer - 30.0 * f(x)) / (12.0 * h * h)
 
     return second
 

@@ -50,13 +50,13 @@ def weigh_tile(left, right, offsets, cluster_weights, partition_weights, agree, 
     """
     for a in range(left.shape[0]):
         for b in range(right.shape[0]):
-            joined, labeled = 0.0, 0.0
+            agreement, coverage = 0.0, 0.0
             for u in range(left.shape[1]):
                 if left[a, u] >= 0 and right[b, u] >= 0:
-                    labeled += partition_weights[u]
+                    coverage += partition_weights[u]
                     if left[a, u] == right[b, u]:
-                        joined += cluster_weights[offsets[u] + left[a, u]]
-            agree[a, b], seen[a, b] = joined, labeled
+                        agreement += cluster_weights[offsets[u] + left[a, u]]
+            agree[a, b], seen[a, b] = agreement, coverage
 
 
 # The objective of PCC, pair by pair

@@ -165,10 +165,10 @@ def normalize_rows(rows):
 
 
 @jit
-def nearest_centers(rows, counted, centers, assigned, sums, sizes):
+def nearest_centers(rows, weights, centers, assigned, sums, sizes):
     """Set ``assigned`` (n,) int32 to the nearest of the centers (K, d), the lowest number on a tie.
 
-    Adds rows (n, d), times their weights ``counted`` (n,), to sums (K, d) and sizes (K,) of their center, and
+    Adds rows (n, d), times their ``weights`` (n,), to sums (K, d) and sizes (K,) of their center, and
     returns the sum of their squared distances. Weights may be flags; rows of weight 0 get -1. Centers are
     compared by ``r.c - |c|^2 / 2``, eight of them with four rows at a time.
     """
@@ -188,7 +188,7 @@ def nearest_centers(rows, counted, centers, assigned, sums, sizes):
             for i in range(first, last, 4):
                 multiply_four(rows, i, n, eights, k * D, D, products, i - first, k)
         for i in range(first, last):
-            weight = float(counted[i])
+            weight = float(weights[i])
             if weight == 0.0:
                 assigned[i] = -1
                 continue

@@ -44,19 +44,19 @@ def list_row(rule, table, offsets, row, columns, shares, starts, totals):
 
 
 @leaf
-def spread_row(columns, shares, starts, row, filled, whole):
-    """Set ``whole`` (B,) to the listed shares of a row, or back to 0 unless ``filled``."""
+def spread_row(columns, shares, starts, row, filled, dense_row):
+    """Set ``dense_row`` (B,) to the listed shares of a row, or back to 0 unless ``filled``."""
     for entry in range(starts[row, starts.shape[1] - 1]):
-        whole[columns[row, entry]] = shares[row, entry] if filled else 0.0
+        dense_row[columns[row, entry]] = shares[row, entry] if filled else 0.0
 
 
 @leaf
-def cost_of(rule, whole, columns, shares, starts, totals, counts, gains, a, b, unknown):
+def cost_of(rule, dense_row, columns, shares, starts, totals, counts, gains, a, b, unknown):
     """Return what it costs to merge groups a and b, ``unknown`` if no partition sees objects of both.
 
-    ``whole`` (B,): the shares of a, see `spread_row`.
+    ``dense_row`` (B,): the shares of a, see `spread_row`.
     """
-    joined, pairs, summed, squares = 0.0, 0.0, 0.0, 0.0
+    agreement, pairs, total, squares = 0.0, 0.0, 0.0, 0.0
     first, second, values, entries, begins = totals[a], totals[b], shares[b], columns[b], starts[b]
     stop = np.uint64(0)
     for u in range(counts.shape[0]):
@@ -67,21 +67,21 @@ def cost_of(rule, whole, columns, shares, starts, totals, counts, gains, a, b, u
         if rule == AVERAGE:
             for position in range(start, stop):
                 e = np.uint64(entries[position])
-                joined += gains[e] * whole[e] * values[position]
+                agreement += gains[e] * dense_row[e] * values[position]
         else:
             cosine = 0.0
             for position in range(start, stop):
-                cosine += whole[np.uint64(entries[position])] * values[position]
+                cosine += dense_row[np.uint64(entries[position])] * values[position]
             x = max(1.0 - cosine, 0.0)
-            summed += counts[u] * x
+            total += counts[u] * x
             squares += counts[u] * x * x
     if pairs == 0.0:
         return unknown
     if rule == AVERAGE:
-        return 1.0 - joined / pairs
+        return 1.0 - agreement / pairs
     # a few partitions may cut a cluster by chance: two that join the groups stand beside those that tell them
     # apart; `benchmarks/tree_ablation.py` has what it is worth
-    return squares / (2.0 + summed)
+    return squares / (2.0 + total)
 
 
 def pair_costs(
@@ -113,7 +113,7 @@ def agglomerate(rule, table, offsets, counts, gains, costs, unknown, sides, heig
     G, is_merging = table.shape[0], sides.shape[0] > 0
     columns, shares = empty(table.shape, np.int32), empty(table.shape, np.float64)
     starts, totals = empty((G, offsets.shape[0]), np.int64), empty((G, offsets.shape[0] - 1), np.float64)
-    whole = zeros(table.shape[1], np.float64)
+    dense_row = zeros(table.shape[1], np.float64)
     is_gone, nearest, nodes = zeros(G, np.bool_), empty(G, np.int64), np.arange(G)
     for step in range(-G, sides.shape[0] if is_merging else G):
         a, b = step + G if step < 0 else step, -1
@@ -139,11 +139,11 @@ def agglomerate(rule, table, offsets, counts, gains, costs, unknown, sides, heig
         if step < 0:  # all rows are listed first
             continue
         costs[a, a] = np.inf
-        spread_row(columns, shares, starts, a, True, whole)
+        spread_row(columns, shares, starts, a, True, dense_row)
         for k in range(0 if is_merging else a + 1, G):
             if k == a or is_gone[k]:
                 continue
-            cost = cost_of(rule, whole, columns, shares, starts, totals, counts, gains, a, k, unknown)
+            cost = cost_of(rule, dense_row, columns, shares, starts, totals, counts, gains, a, k, unknown)
             costs[a, k] = costs[k, a] = cost
             if nearest[k] == a or nearest[k] == b:
                 nearest[k] = -1
@@ -151,7 +151,7 @@ def agglomerate(rule, table, offsets, counts, gains, costs, unknown, sides, heig
                 cost < costs[k, nearest[k]] or (cost == costs[k, nearest[k]] and a < nearest[k])
             ):
                 nearest[k] = a
-        spread_row(columns, shares, starts, a, False, whole)
+        spread_row(columns, shares, starts, a, False, dense_row)
 
 
 @leaf

@@ -189,18 +189,18 @@ class AllPairs(Passes):
             return agreement_sums(labels, offsets, old + np.float32(length) * (new - old), weights)
 
         is_short = not is_single and objective_change(sums, total.sums) > ENOUGH * total.predicted
-        reached = add_sums(total.sums, sums)
-        for shorter in 0.5 ** np.arange(1.0, 11.0) if is_short and total.n_moved else ():
-            between = run.visit(sums_between, shorter, reads=[before, after])
-            measured = fold(run.engine, run.blocks, between, add_sums)
-            if measured.objective < reached.objective:
-                reached, length = measured, float(shorter)
-            elif reached.objective < sums.objective:
+        new_sums = add_sums(total.sums, sums)
+        for step in 0.5 ** np.arange(1.0, 11.0) if is_short and total.n_moved else ():
+            between = run.visit(sums_between, step, reads=[before, after])
+            candidate = fold(run.engine, run.blocks, between, add_sums)
+            if candidate.objective < new_sums.objective:
+                new_sums, length = candidate, float(step)
+            elif new_sums.objective < sums.objective:
                 break
         if length < 1.0:
             run.shorten(before, length)
-        record = {"objective": reached.objective, "gap": gap, "moved": total.n_moved, "step_length": length}
-        return Step(packed_sums(reached), record, is_settled=False, n_generations=1 if length == 1.0 else 2)
+        record = {"objective": new_sums.objective, "gap": gap, "moved": total.n_moved, "step_length": length}
+        return Step(packed_sums(new_sums), record, is_settled=False, n_generations=1 if length == 1.0 else 2)
 
 
 # What is stored of a solve, and the placing of new objects
@@ -339,14 +339,14 @@ def entropy_weights(labels: np.ndarray, offsets: np.ndarray) -> Weights:
     Two objects share label ``b`` by chance with probability ``p_b``, so sharing it carries information
     ``log(1 / p_b)``; the entropy is its mean over the objects.
     """
-    worth = np.zeros(labels.shape[1])
+    information = np.zeros(labels.shape[1])
     for u, column in enumerate(labels.T):
         if (column >= 0).any():  # the entropy is the mutual information of labels with themselves
             row_entropy, column_entropy, joint = entropies(np.diag(np.bincount(column[column >= 0])))
-            worth[u] = np.maximum(row_entropy + column_entropy - joint, 0.0)
-    if not worth.any():
-        return Weights.build(np.ones(worth.size), offsets)
+            information[u] = np.maximum(row_entropy + column_entropy - joint, 0.0)
+    if not information.any():
+        return Weights.build(np.ones(information.size), offsets)
     # an uninformative partition counts next to nothing, yet objects that no other partition labeled are
     # still placed by it
-    weights = np.maximum(worth, 0.001 * worth.mean())
+    weights = np.maximum(information, 0.001 * information.mean())
     return Weights.build(weights / weights.mean(), offsets)

@@ -104,8 +104,8 @@ class Tables(Method):
 
     def finish(self, state: State, stats: Stats) -> tuple[State, Record]:  # noqa: ARG002 - counts are enough
         """Return the tables of the new clusters, and their objective."""
-        _, moved, _, n_labeled = stats["totals"].tolist()
-        record = {"objective": self.objective(stats), "moved": moved, "moved_share": moved / n_labeled}
+        _, n_moved, _, n_labeled = stats["totals"].tolist()
+        record = {"objective": self.objective(stats), "moved": n_moved, "moved_share": n_moved / n_labeled}
         return self.state(stats["T"], stats["sizes"]), record
 
     def is_settled(self, previous: Record | None, record: Record, tol: float) -> bool:  # noqa: ARG002
@@ -674,12 +674,12 @@ def move_all(
     best = is_best.argmax(axis=1).astype(np.int32)
     rows = np.arange(clusters.size)
     is_kept = (clusters >= 0) & is_best[rows, clusters]
-    moved = np.where(is_kept, clusters, best)
-    moved[~labeled] = -1
-    n_moved = float(np.count_nonzero(moved != clusters))
-    worth = float(means[rows, moved][labeled].sum())
+    new_clusters = np.where(is_kept, clusters, best)
+    new_clusters[~labeled] = -1
+    n_moved = float(np.count_nonzero(new_clusters != clusters))
+    objective = float(means[rows, new_clusters][labeled].sum())
     share = n_moved / max(int(labeled.sum()), 1)
-    return moved, {"objective": worth, "moved": n_moved, "moved_share": share}
+    return new_clusters, {"objective": objective, "moved": n_moved, "moved_share": share}
 
 
 class LabelKMeans(PassClusterer):

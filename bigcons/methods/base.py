@@ -185,8 +185,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         resume = check_flag("resume", self.resume) and not overwrite
         if path is not None:
             refuse_inputs(path, x, getattr(self, "pairs", None))
-        finished = runs.finished_run(path) if path is not None and resume else None
-        if path is not None and finished is None:
+        consensus = runs.finished_run(path) if path is not None and resume else None
+        if path is not None and consensus is None:
             refuse_existing(path, overwrite, "consensus")
         with (
             nullcontext() if path is None else runs.logging_how_to_resume(path, overwrite),
@@ -207,17 +207,17 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             seed = resolve_seed(self.random_state)
             if path is not None:
                 if self.random_state is None and resume:
-                    earlier_seed = runs.seed_of_run(path, finished)
+                    earlier_seed = runs.seed_of_run(path, consensus)
                     seed = seed if earlier_seed is None else earlier_seed
                 source = ensemble.path or origin(x)
                 fingerprint = self._fingerprint(ensemble, seed)
                 output = Output(path, overwrite, resume, fingerprint, source)
-                if resume and finished is None:
+                if resume and consensus is None:
                     Snapshots(partial_folder(path), fingerprint).load()  # refuses another unfinished run
-            if finished is not None and output is not None:
-                self._take_finished(finished, output)
-                if finished.has_placing and self.places():
-                    self.take_placing(finished, ensemble)
+            if consensus is not None and output is not None:
+                self._take_finished(consensus, output)
+                if consensus.has_placing and self.places():
+                    self.take_placing(consensus, ensemble)
             else:
                 with self._with_auto(ensemble, engine, seed, output):
                     self._n_columns: Any = self.n_clusters
@@ -324,11 +324,11 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if isinstance(setting, str):
             weights = getattr(self, "weights", None)
             weights = None if isinstance(weights, str) else weights
-            searched = search(ensemble, engine, seed, weights=weights, memory=self.memory)
-            self._judge_structure(searched)
-            self.n_clusters_choice_: NClustersChoice = searched.choice
-            self.tree_: ClusterTree = tree_of(searched, ensemble.n_objects, getattr(self, "_trees", TREES))
-            self.n_clusters = searched.choice.n_clusters
+            result = search(ensemble, engine, seed, weights=weights, memory=self.memory)
+            self._judge_structure(result)
+            self.n_clusters_choice_: NClustersChoice = result.choice
+            self.tree_: ClusterTree = tree_of(result, ensemble.n_objects, getattr(self, "_trees", TREES))
+            self.n_clusters = result.choice.n_clusters
         try:
             if out is not None and self.info.soft:
                 out.warn_of_size(ensemble.n_objects, self.n_clusters)
@@ -350,9 +350,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         if sample is not None and len(rows) >= least * self.n_clusters:
             n_groups = n_groups_for(self.n_clusters)
             groups = sample.groups(n_groups, at_any_scale=True)
-            searched = judge(sample, groups, n_groups, rows)
-            self._judge_structure(searched)
-            return searched.choice if self.n_clusters > 1 else None
+            result = judge(sample, groups, n_groups, rows)
+            self._judge_structure(result)
+            return result.choice if self.n_clusters > 1 else None
         if self.n_clusters > 1:
             reason, remedy = f"are fewer than {least} for each of {self.n_clusters:,} clusters", ""
             if sample is None:
@@ -366,12 +366,12 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             )
         return None
 
-    def _judge_structure(self, searched: Search) -> None:
+    def _judge_structure(self, result: Search) -> None:
         """Keep a search, to judge clusters by, and tell whether any number of clusters stands out.
 
         Warn if none does; a single cluster that was asked for gives no warning.
         """
-        self._search, choice = searched, searched.choice
+        self._search, choice = result, result.choice
         if self.n_clusters == 1:
             return
         self.has_structure_ = choice.is_clear
@@ -423,17 +423,17 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         run = {**output.fingerprint, "max_iter": repr(getattr(self, "max_iter", None))}
         return {"seed": run["seed"], "run": run}
 
-    def _take_finished(self, finished: Consensus, output: Output) -> None:
+    def _take_finished(self, consensus: Consensus, output: Output) -> None:
         """Set the stored results of a finished run of the same parameters and labels; refuse any other."""
         current = self._provenance(output)["run"]
-        refuse_other(output.path, differences(finished.provenance.get("run", {}), current))
+        refuse_other(output.path, differences(consensus.provenance.get("run", {}), current))
         logger.info("%s holds the finished result of this run: nothing to solve", output.path)
         runs.clear_finished(output)
-        self._take_stored(finished)
-        self.history_: dict[str, list[Any]] = finished.history
-        for name, value in finished.results.items():
+        self._take_stored(consensus)
+        self.history_: dict[str, list[Any]] = consensus.history
+        for name, value in consensus.results.items():
             setattr(self, f"{name}_", value)
-        if (tree := finished.tree) is not None:
+        if (tree := consensus.tree) is not None:
             self.tree_, self.n_clusters_choice_ = tree, tree.choice
 
     def _pair_table(self) -> PairTable | None:
@@ -526,8 +526,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             if self.places() and self._parts is not None:
                 facts = {"method": type(self).__name__, "labels": out.fingerprint["labels"]}
                 weights = self._partition_weights()
-                counted = {} if weights is None else {"counted": weights}
-                writer.write_parts(stores.PLACING, facts, {**self._parts, "order": self._order, **counted})
+                more_parts = {} if weights is None else {"counted": weights}
+                writer.write_parts(stores.PLACING, facts, {**self._parts, "order": self._order, **more_parts})
             if (tree := getattr(self, "tree_", None)) is not None:
                 writer.write_parts(stores.TREE, *tree.parts())
             committing.enter_context(progress("write to disk", ensemble.n_objects))
@@ -776,10 +776,10 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         self._n_columns = consensus.n_clusters
         self._trust = consensus.trust_rows if consensus.has_trust else None
         try:
-            self._order, counted = parts.pop("order"), parts.pop("counted", None)
+            self._order, weights = parts.pop("order"), parts.pop("counted", None)
             if sorted(self._order.tolist()) != list(range(self._n_columns)):
                 raise ValueError("the order of clusters")
-            self._weights, self._parts = Weights.parse(counted, ensemble.offsets), parts
+            self._weights, self._parts = Weights.parse(weights, ensemble.offsets), parts
             self._placer(parts)
         except (KeyError, ValueError, TypeError) as error:
             raise errors.CorruptStoreError(

@@ -248,9 +248,9 @@ class VariationalBCE(Method):
         if gamma is None:
             alpha, beta = state["alpha"], state["beta"]
             gamma = first_gamma(labels, alpha)
-            unused = np.zeros_like(beta), np.zeros_like(alpha)
+            scratch = np.zeros_like(beta), np.zeros_like(alpha)
             # new objects have no next pass
-            kernel.e_step(labels, self.offsets, beta, alpha, gamma, gamma, *unused, 1e-6, 500)
+            kernel.e_step(labels, self.offsets, beta, alpha, gamma, gamma, *scratch, 1e-6, 500)
         return gamma / gamma.sum(axis=1, keepdims=True)
 
 
@@ -272,13 +272,13 @@ def state_of(expected: np.ndarray, offsets: np.ndarray, alpha: float = START_ALP
 ALPHA_FLOOR = 1e-3
 
 
-def relaxation_of(previous: float, relaxation: float, objective: float, settled: float = RELAXATION) -> float:
+def relaxation_of(previous: float, relaxation: float, objective: float, final: float = RELAXATION) -> float:
     """Return the relaxation of the step after a pass that raised the objective from ``previous``.
 
-    1 until the gain is small, then ``settled`` for good; ``relaxation`` is the one of the step before.
+    1 until the gain is small, then ``final`` for good; ``relaxation`` is the one of the step before.
     """
     is_settling = objective - previous < SETTLING_GAIN * abs(objective)
-    return settled if is_settling or relaxation > 1.0 else 1.0
+    return final if is_settling or relaxation > 1.0 else 1.0
 
 
 def further_probabilities(
@@ -292,10 +292,10 @@ def further_probabilities(
     best = label_probabilities(counts, offsets)
     if relaxation == 1.0:
         return best
-    beyond = best * np.maximum((best / beta) ** (relaxation - 1.0), 0.001)
-    beyond = label_probabilities(beyond, offsets)
-    gains = sums_by_partition(counts * np.log(beyond / beta), offsets)
-    return np.where(gains >= 0, beyond, best)
+    candidate = best * np.maximum((best / beta) ** (relaxation - 1.0), 0.001)
+    candidate = label_probabilities(candidate, offsets)
+    gains = sums_by_partition(counts * np.log(candidate / beta), offsets)
+    return np.where(gains >= 0, candidate, best)
 
 
 def further_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float, relaxation: float) -> np.ndarray:
@@ -303,8 +303,8 @@ def further_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float, relaxation
     best = best_alpha(alpha, log_means, n)
     if relaxation == 1.0:
         return best
-    beyond = np.maximum(best * (best / alpha) ** (relaxation - 1.0), ALPHA_FLOOR)
-    return beyond if _alpha_value(beyond, log_means, n) >= _alpha_value(alpha, log_means, n) else best
+    candidate = np.maximum(best * (best / alpha) ** (relaxation - 1.0), ALPHA_FLOOR)
+    return candidate if _alpha_value(candidate, log_means, n) >= _alpha_value(alpha, log_means, n) else best
 
 
 def label_probabilities(counts: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -338,13 +338,13 @@ def best_alpha(alpha: np.ndarray, log_means: np.ndarray, n: float) -> np.ndarray
         length = 1.0
         while length > 1e-12:
             candidate = np.maximum(alpha + length * step, ALPHA_FLOOR)
-            reached = _alpha_value(candidate, log_means, n)
-            if reached > value:
+            new_value = _alpha_value(candidate, log_means, n)
+            if new_value > value:
                 break
             length /= 2
         else:
             break
-        alpha, value = candidate, reached
+        alpha, value = candidate, new_value
     return alpha
 
 

@@ -58,12 +58,12 @@ class Correspondence(ConsensusClusterer):
         survey = take_survey(ensemble, engine, seed, N_SAMPLED, self._partition_weights())
         # whether the largest clusters of one partition are small parts of the objects, and no start
         self._is_fine = survey.undersamples(ensemble, K, incidence.FEWEST_LABELS)
-        offsets, counted = ensemble.offsets, np.arange(ensemble.n_base_clusters)
+        offsets, indices = ensemble.offsets, np.arange(ensemble.n_base_clusters)
         times = np.ones(int(offsets[-1])) if self._weights is None else self._weights.base_clusters
         is_counted = (times > 0) & (overlaps.diagonal() > 0)
         if not is_counted.all():  # the rest is of the base clusters that count
-            counted = np.flatnonzero(is_counted)
-            overlaps, times = overlaps[np.ix_(counted, counted)], times[counted]
+            indices = np.flatnonzero(is_counted)
+            overlaps, times = overlaps[np.ix_(indices, indices)], times[indices]
             n_kept = np.add.reduceat(is_counted.astype(np.int64), offsets[:-1])
             offsets = np.append(0, np.cumsum(n_kept[n_kept > 0]))
         # the cosines of base clusters, zero between those of one partition
@@ -78,7 +78,7 @@ class Correspondence(ConsensusClusterer):
             resemblance = similarity @ table / incidence.divisors(table.sum(axis=0))
             nearest = np.where(grouping.groups >= 0, grouping.groups, resemblance.argmax(axis=1))
         all_groups, all_nearest = np.full((2, ensemble.n_base_clusters), -1)
-        all_groups[counted], all_nearest[counted] = grouping.groups, nearest
+        all_groups[indices], all_nearest[indices] = grouping.groups, nearest
         voting = all_nearest if self._is_fine else all_groups  # one to one, few of many are matched: all vote
         self._parts = {"_groups": voting, "_nearest": all_nearest}
         self._note_pass(grouping.objective)
@@ -159,8 +159,8 @@ class Alternating(Correspondence):
         from scipy.optimize import linear_sum_assignment
 
         def objective(groups: np.ndarray) -> float:
-            summed = similarity.T @ incidence.one_hot(groups, self.n_clusters)
-            return mean_similarity(summed, offsets, groups, times)
+            sums = similarity.T @ incidence.one_hot(groups, self.n_clusters)
+            return mean_similarity(sums, offsets, groups, times)
 
         sweeps = [groups]
         for _ in range(self.max_iter):
@@ -364,8 +364,8 @@ class CCSVD(Correspondence):
             groups = np.abs(rows).argmax(axis=1)
         else:
             groups, objectives = group_rows(rows, self.n_clusters, self.n_init, seed, times)
-        summed = similarity @ incidence.one_hot(groups, self.n_clusters, times)
-        objective = mean_similarity(summed, offsets, groups, times)
+        sums = similarity @ incidence.one_hot(groups, self.n_clusters, times)
+        objective = mean_similarity(sums, offsets, groups, times)
         return Grouping(groups, objective), objectives
 
 
@@ -408,13 +408,13 @@ def first_groups(
     return groups
 
 
-def mean_similarity(summed: np.ndarray, offsets: np.ndarray, groups: np.ndarray, times: np.ndarray) -> float:
+def mean_similarity(sums: np.ndarray, offsets: np.ndarray, groups: np.ndarray, times: np.ndarray) -> float:
     """Return the summed mean similarity of base clusters to those of other partitions in their group.
 
-    ``summed`` (B, n_groups): their similarities to the members of each group, times their weights.
+    ``sums`` (B, n_groups): their similarities to the members of each group, times their weights.
     """
-    table = incidence.one_hot(groups, summed.shape[1], times)
+    table = incidence.one_hot(groups, sums.shape[1], times)
     same_partition = np.repeat(np.add.reduceat(table, offsets[:-1], axis=0), np.diff(offsets), axis=0)
-    means = summed / incidence.divisors(table.sum(axis=0) - same_partition)  # own partitions are not similar
-    inside = np.flatnonzero(groups >= 0)
-    return float((times[inside] * means[inside, groups[inside]]).sum())
+    means = sums / incidence.divisors(table.sum(axis=0) - same_partition)  # own partitions are not similar
+    members = np.flatnonzero(groups >= 0)
+    return float((times[members] * means[members, groups[members]]).sum())

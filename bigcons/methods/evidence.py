@@ -63,8 +63,8 @@ class Evidence(ConsensusClusterer):
         if self.ties == "lowest":
             # by how many objects share base clusters with a row, then by how many share some with these
             times = np.ones(ensemble.n_partitions) if weights is None else weights.partitions
-            near = _summed_over_clusters(rows.labels, times, rows.weights)
-            order = np.lexsort((-_summed_over_clusters(rows.labels, times, rows.weights * near), -near))
+            overlap = _summed_over_clusters(rows.labels, times, rows.weights)
+            order = np.lexsort((-_summed_over_clusters(rows.labels, times, rows.weights * overlap), -overlap))
         else:
             order = generator(seed, "eac.ties").permutation(n_rows)
         labels = rows.labels[order]
@@ -91,9 +91,9 @@ class Evidence(ConsensusClusterer):
         merges = Merges(order[merges.first], order[merges.second], merges.heights)
         n_clusters = n_rows if self.n_clusters is None else min(self.n_clusters, n_rows)
         if self.criterion == "lifetime":
-            repeated, below = rows.weights > 1, None
-            if repeated.any() and n_rows > 1:
-                below = min(within[repeated].max(), *merges.heights[:1])
+            is_repeated, below = rows.weights > 1, None
+            if is_repeated.any() and n_rows > 1:
+                below = min(within[is_repeated].max(), *merges.heights[:1])
             n_clusters = largest_lifetime(merges.heights, limit=n_clusters, below=below)
         labels = cut(merges, n_rows, n_clusters)
         heights = merges.heights[: n_rows - n_clusters]
@@ -372,12 +372,12 @@ def _within(rows: UniqueRows, normalize: str, weights: Weights | None) -> np.nda
     if weights is None:
         n_labels = np.count_nonzero(rows.labels >= 0, axis=1)
         return 1.0 - agreement.similarity(n_labels, n_labels, rows.labels.shape[1], normalize)
-    joined, shared = np.zeros((2, len(rows.labels)))
+    n_agree, n_seen = np.zeros((2, len(rows.labels)))
     for labels, offset, weight in zip(rows.labels.T, weights.offsets, weights.partitions, strict=False):
         is_labeled = labels >= 0
-        joined[is_labeled] += weights.base_clusters[offset + labels[is_labeled]]
-        shared[is_labeled] += weight
-    return 1.0 - agreement.similarity(joined, shared, float(weights.partitions.sum()), normalize)
+        n_agree[is_labeled] += weights.base_clusters[offset + labels[is_labeled]]
+        n_seen[is_labeled] += weight
+    return 1.0 - agreement.similarity(n_agree, n_seen, float(weights.partitions.sum()), normalize)
 
 
 # Agglomerative clustering of label rows. Objects with equal rows cannot be told apart: `unique_rows` has each
@@ -433,11 +433,11 @@ def unique_rows(
 
 def _summed_over_clusters(rows: np.ndarray, times: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return for each row the ``values`` (n_rows,) summed over its base clusters, ``times`` by partition."""
-    summed = np.zeros(len(rows))
+    sums = np.zeros(len(rows))
     for labels, weight in zip(rows.T, times, strict=True):
         is_labeled = labels >= 0
-        summed[is_labeled] += weight * np.bincount(labels[is_labeled], values[is_labeled])[labels[is_labeled]]
-    return summed
+        sums[is_labeled] += weight * np.bincount(labels[is_labeled], values[is_labeled])[labels[is_labeled]]
+    return sums
 
 
 # Merges
@@ -479,13 +479,13 @@ def agglomerate(
     if linkage == "ward" and weights is not None:
         # the squared distance of the centers of two clusters is the mean squared distance between their
         # objects less half that within each; that of Ward is 2 p q / (p + q) times that
-        spread, filled = within**2 * (sizes - 1) / (2 * sizes), 0
+        spread, position = within**2 * (sizes - 1) / (2 * sizes), 0
         for i in range(len(sizes) - 1):
             later = slice(i + 1, None)
-            row = distances[filled : filled + len(sizes) - 1 - i]
+            row = distances[position : position + len(sizes) - 1 - i]
             squares = row**2 - spread[i] - spread[later]
             row[:] = np.sqrt(2 * sizes[i] * sizes[later] / (sizes[i] + sizes[later]) * squares)
-            filled += len(row)
+            position += len(row)
     chain_merges(distances, sizes, LINKAGES.index(linkage), first, second, heights)
     return sorted_merges(first, second, heights)
 
@@ -554,17 +554,17 @@ def average_link(
     incidence = incidence_of(rows, offsets)
     gains = np.ones(incidence.shape[1]) if weights is None else weights.base_clusters
     counts = np.ones(rows.shape[1]) if weights is None else weights.partitions
-    joined = (incidence @ diags_array(gains) @ incidence.T).tocsr()
+    agreements = (incidence @ diags_array(gains) @ incidence.T).tocsr()
     n, sizes, is_labeled = len(rows), sizes.astype(np.float64), rows >= 0
-    for block in row_blocks(joined.nnz, agreement.PAIRS_PER_TASK):
+    for block in row_blocks(agreements.nnz, agreement.PAIRS_PER_TASK):
         part = slice(block.start, block.stop)
-        i = np.searchsorted(joined.indptr, np.arange(block.start, block.stop), side="right") - 1
-        j = joined.indices[part]
-        shared = (is_labeled[i] & is_labeled[j]) @ counts
-        similar = agreement.similarity(joined.data[part], shared, float(counts.sum()), normalize)
-        joined.data[part] = similar * sizes[i] * sizes[j]
+        i = np.searchsorted(agreements.indptr, np.arange(block.start, block.stop), side="right") - 1
+        j = agreements.indices[part]
+        n_seen = (is_labeled[i] & is_labeled[j]) @ counts
+        similar = agreement.similarity(agreements.data[part], n_seen, float(counts.sum()), normalize)
+        agreements.data[part] = similar * sizes[i] * sizes[j]
     first, second, heights = np.empty(n - 1, np.int64), np.empty(n - 1, np.int64), np.empty(n - 1)
-    graph = joined.indptr, joined.indices, joined.data
+    graph = agreements.indptr, agreements.indices, agreements.data
     chain_sparse_merges(*graph, sizes, first, second, heights)
     return sorted_merges(first, second, heights)
 
@@ -694,8 +694,8 @@ class Furthest(ConsensusClusterer):
                     furthest = second
                 # the pairs that exactly one of the clusters and a partition joins
                 n_labeled = np.add.reduceat(table, ensemble.offsets[:-1], axis=1)
-                joined = [(n * (n - 1) // 2).sum() for n in (n_labeled, table.sum(axis=0), table)]
-                objectives.append(float(joined[0] + joined[1] - 2 * joined[2]))
+                n_pairs = [(n * (n - 1) // 2).sum() for n in (n_labeled, table.sum(axis=0), table)]
+                objectives.append(float(n_pairs[0] + n_pairs[1] - 2 * n_pairs[2]))
                 listener.advance(1)
         self.n_passes_: int = len(centers)
         self.objective_: float = objectives[-1]
@@ -858,15 +858,15 @@ class DID(ConsensusClusterer):
         survey = take_survey(ensemble, engine, seed, 0, weights)
         labeled = np.delete(np.arange(ensemble.n_objects), np.asarray(survey.unlabeled))
         labels = np.full(ensemble.n_objects, -1, np.int32)
-        n, filled = len(labeled), 0
+        n, position = len(labeled), 0
         n_clusters = min(self.n_clusters, n)
         distances = np.empty(n * (n - 1) // 2)  # of pairs of labeled objects, row by row
         for i in range(n - 1):
             columns = labeled[i + 1 :]
             forward, backward = matrix[labeled[i], columns], matrix[columns, labeled[i]]
             row = np.maximum(forward, backward) if self.symmetrize == "max" else (forward + backward) / 2.0
-            distances[filled : filled + len(row)] = 1.0 - row
-            filled += len(row)
+            distances[position : position + len(row)] = 1.0 - row
+            position += len(row)
         del matrix
         merges = agglomerate(distances, self.linkage)
         labels[labeled] = cut(merges, n, n_clusters)

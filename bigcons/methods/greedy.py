@@ -119,33 +119,33 @@ class GreedyANMI(ConsensusClusterer):
             codes = self._best_partition(ensemble, engine)
         else:
             codes = checked_clusters(self.init, n, self.n_clusters, "'best'")
-            lacking = np.setdiff1d(np.flatnonzero(codes < 0), np.asarray(survey.unlabeled))
-            if lacking.size:
+            objects = np.setdiff1d(np.flatnonzero(codes < 0), np.asarray(survey.unlabeled))
+            if objects.size:
                 raise InvalidInputError(
-                    f"init is -1 for {lacking.size} objects that a partition labels; give each a cluster."
+                    f"init is -1 for {objects.size} objects that a partition labels; give each a cluster."
                 )
         codes[np.asarray(survey.unlabeled)] = -1
         draw = generator(seed, "greedy.anneal", 0)
         search = _Search(ensemble, engine, codes, self.n_clusters, draw)
-        n_annealed, moved = N_ANNEALED if self.temperature else 0, 1
+        n_annealed, n_moved = N_ANNEALED if self.temperature else 0, 1
         records: list[Record] = []
         with progress("greedy ANMI", n * self.max_iter) as listener:
-            while len(records) < self.max_iter and (moved or len(records) <= n_annealed):
-                start, number, moved = time.perf_counter(), len(records) + 1, 0
+            while len(records) < self.max_iter and (n_moved or len(records) <= n_annealed):
+                start, number, n_moved = time.perf_counter(), len(records) + 1, 0
                 temperature = self.temperature * max(n_annealed + 1 - number, 0) / N_ANNEALED
                 search.refresh()
                 for block in ensemble.blocks():
-                    moved += search.visit(block, ensemble.read(block.start, block.stop), temperature)
+                    n_moved += search.visit(block, ensemble.read(block.start, block.stop), temperature)
                     listener.advance(block.n_rows)
-                record = {"objective": search.anmi, "moved": float(moved)}
+                record = {"objective": search.anmi, "moved": float(n_moved)}
                 records.append(timed("greedy ANMI", number, record, start))
-        if moved:
+        if n_moved:
             warn_user(
                 f"greedy ANMI stopped at max_iter={self.max_iter} while objects still moved; raise max_iter.",
                 ConvergenceWarning,
             )
         self.objective_: float = search.anmi
-        self.converged_: bool = not moved
+        self.converged_: bool = not n_moved
         self.n_passes_: int = len(records)
         self.history_: dict[str, list[Any]] = as_history(records)
         self._publish(ensemble, codes, survey.unlabeled, out)
@@ -485,9 +485,9 @@ class Supra(ConsensusClusterer):
         self.history_: dict[str, list[Any]] = {"n_clusters": [], "objective": []}
         best = np.empty(0, np.int32)
         self.objective_: float = -1.0
-        shared = {"random_state": seed, "memory": self.memory, "out": None, "client": engine}
+        options = {"random_state": seed, "memory": self.memory, "out": None, "client": engine}
         for (name, member), n_clusters in product(members.items(), self._numbers()):
-            model = clone(member).set_params(n_clusters=n_clusters, **shared)
+            model = clone(member).set_params(n_clusters=n_clusters, **options)
             with warnings.catch_warnings():  # this fit has already warned of objects without labels
                 warnings.simplefilter("ignore", UnlabeledObjectsWarning)
                 labels = np.asarray(model.fit(ensemble).labels_)

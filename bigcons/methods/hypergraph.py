@@ -375,10 +375,10 @@ class HGPA(GraphClusterer):
                 )
 
         def cut(unlabeled: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, float]:
-            labeled, counted = np.delete(np.arange(n), unlabeled), np.flatnonzero(times)
-            labels = ensemble.read(0, n)[np.ix_(labeled, counted)]
-            pins = hyperedges(labels, ensemble.n_clusters[counted])
-            weights = np.repeat(times[counted], ensemble.n_clusters[counted])
+            labeled, columns = np.delete(np.arange(n), unlabeled), np.flatnonzero(times)
+            labels = ensemble.read(0, n)[np.ix_(labeled, columns)]
+            pins = hyperedges(labels, ensemble.n_clusters[columns])
+            weights = np.repeat(times[columns], ensemble.n_clusters[columns])
             if by_size:
                 weights *= [max(len(vertices), 1) for vertices in pins]
             parts, sizes = np.zeros(n, np.int32), np.ones(len(labels), np.int64)
@@ -500,24 +500,24 @@ class MCLA(ConsensusClusterer):
         sizes = overlaps.diagonal().copy()
         jaccard = jaccard_weights(overlaps, ensemble.offsets)
         del overlaps
-        counted: Any = slice(None)
+        indices: Any = slice(None)
         times = None if self._weights is None else self._weights.base_clusters
         is_counted = sizes > 0 if times is None else (sizes > 0) & (times > 0)
         if not is_counted.all():
-            counted = np.flatnonzero(is_counted)
-            jaccard = jaccard[np.ix_(counted, counted)]
-            times = None if times is None else times[counted]
+            indices = np.flatnonzero(is_counted)
+            jaccard = jaccard[np.ix_(indices, indices)]
+            times = None if times is None else times[indices]
         if self.partitioner == "metis":
             groups = partition_graph(graph_of(jaccard.copy()), self.n_clusters, seed)
         else:
             groups = cut_by_spectrum(jaccard, self.n_clusters, seed, times)
         groups = numbered(groups)
         all_groups = np.full(ensemble.n_base_clusters, -1)
-        all_groups[counted] = groups
+        all_groups[indices] = groups
         self._parts = {"_groups": all_groups}
         weights = repeated(jaccard, times)
-        total, inside = float(weights.sum()), float(weights[groups[:, None] == groups].sum())
-        self._note_pass(inside / total if total > 0 else 1.0)
+        total, inner_weight = float(weights.sum()), float(weights[groups[:, None] == groups].sum())
+        self._note_pass(inner_weight / total if total > 0 else 1.0)
         place, is_random = self._placer(self._parts), self.ties == "random"
 
         def read(block: Block) -> np.ndarray:

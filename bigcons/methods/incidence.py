@@ -193,8 +193,8 @@ def one_hot(groups: np.ndarray, n_groups: int, weights: np.ndarray | None = None
     With ``weights`` (B,) of the base clusters, these take the place of the ones.
     """
     table = np.zeros((len(groups), n_groups))
-    inside = np.flatnonzero(groups >= 0)
-    table[inside, groups[inside]] = 1.0 if weights is None else weights[inside]
+    members = np.flatnonzero(groups >= 0)
+    table[members, groups[members]] = 1.0 if weights is None else weights[members]
     return table
 
 
@@ -260,8 +260,8 @@ class Embedding(NamedTuple):
         """Return the embedding (rows, columns) of objects by their labels, and which have a label."""
         from bigcons.kernels.nearest import normalize_rows
 
-        counted = counted_labels(labels, self.weights)
-        rows, n_labels = votes_of(counted, self.offsets, self.table, self.singular_values.size)
+        used_labels = counted_labels(labels, self.weights)
+        rows, n_labels = votes_of(used_labels, self.offsets, self.table, self.singular_values.size)
         normalize_rows(rows)
         return rows, n_labels > 0
 
@@ -304,8 +304,8 @@ def cut_embedding(
         sums = votes_of(labels, offsets, sizes[:, None])[0][:, 0]
         return np.divide(scale_of(labels), sums, out=np.zeros(len(labels)), where=sums > 0)
 
-    counted = np.ones(len(sizes)) if weights is None else weights.base_clusters
-    return _embedding(ensemble, engine, weigh, np.sqrt(counted), n_columns, weights)
+    cluster_weights = np.ones(len(sizes)) if weights is None else weights.base_clusters
+    return _embedding(ensemble, engine, weigh, np.sqrt(cluster_weights), n_columns, weights)
 
 
 def bipartite_embedding(
@@ -323,13 +323,13 @@ def bipartite_embedding(
     they had ``more_objects``.
     """
     offsets = ensemble.offsets
-    counted = None if weights is None else weights.base_clusters
+    factors = None if weights is None else weights.base_clusters
 
     def weigh(labels: np.ndarray) -> np.ndarray:
-        return 1.0 / divisors(sum_of_weights(labels, offsets, counted))
+        return 1.0 / divisors(sum_of_weights(labels, offsets, factors))
 
-    sizes = fold_sizes(ensemble, engine, lambda rows: (sum_of_weights(rows, offsets, counted) > 0) * 1.0)
-    scale = np.sqrt((1.0 if counted is None else counted) / divisors(sizes + more_objects))
+    sizes = fold_sizes(ensemble, engine, lambda rows: (sum_of_weights(rows, offsets, factors) > 0) * 1.0)
+    scale = np.sqrt((1.0 if factors is None else factors) / divisors(sizes + more_objects))
     return _embedding(ensemble, engine, weigh, scale, n_columns, weights)
 
 
@@ -391,14 +391,14 @@ def find_centers(
     n_sampled, added = len(sample), extra
     if len(extra[0]) > n_sampled < ensemble.n_objects:
         draw = generator(seed, "embedding.base_clusters")
-        sampled = np.sort(draw.choice(len(extra[0]), n_sampled, replace=False, shuffle=False))
-        added = extra[0][sampled], extra[1][sampled] * (len(extra[0]) / n_sampled)
+        indices = np.sort(draw.choice(len(extra[0]), n_sampled, replace=False, shuffle=False))
+        added = extra[0][indices], extra[1][indices] * (len(extra[0]) / n_sampled)
     share = np.full(np.count_nonzero(labeled), ensemble.n_objects / n_sampled)
     rows = np.concatenate([rows[labeled], added[0]])
     kmeans_seed = int(generator(seed, "embedding.kmeans").integers(2**31))
-    counted = np.concatenate([share, added[1]])
+    row_weights = np.concatenate([share, added[1]])
     options: dict[str, Any] = {"max_iter": MOST_PASSES, "tol": MOVE_TOL}
-    result = spectra.kmeans_of_unit_rows(rows, n_clusters, 1, kmeans_seed, counted, **options)
+    result = spectra.kmeans_of_unit_rows(rows, n_clusters, 1, kmeans_seed, row_weights, **options)
     if n_sampled == ensemble.n_objects:
         history: History = {"pass": [len(result.records)], "objective": [result.records[-1]["objective"]]}
         return result.centers, history

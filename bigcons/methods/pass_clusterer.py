@@ -84,8 +84,8 @@ class PassClusterer(ConsensusClusterer):
 
     def _starts(self, method: Method, ensemble: Ensemble, engine: Engine, survey: Survey) -> BestOfStarts:
         """Return the passes from the best start on the sample, or from the embedding of all objects."""
-        ways = {"init": "partition", "encode": "onehot"}  # by which methods start from base partitions
-        from_partitions = all(getattr(self, name, way) == way for name, way in ways.items())
+        options = {"init": "partition", "encode": "onehot"}  # by which methods start from base partitions
+        from_partitions = all(getattr(self, name, value) == value for name, value in options.items())
         if not (from_partitions and starts_spectrally(ensemble, survey, self.n_clusters)):
             return BestOfStarts(method)
         check_overlaps_plan(self, ensemble, engine, columns=self.n_clusters, embedded=True)
@@ -147,12 +147,12 @@ def first_partition(labels: np.ndarray, n_clusters: int, seed: int, number: int)
     groups, n_groups = np.zeros(labels.shape[0], np.int64), 1
     for u in partition_order(labels.shape[1], seed, number):
         column = labels[:, u].astype(np.int64)
-        refined = groups * (int(np.max(column)) + 1) + column
-        refined[(column < 0) | (groups < 0)] = -1
-        cells = np.unique(refined[refined >= 0])
+        codes = groups * (int(np.max(column)) + 1) + column
+        codes[(column < 0) | (groups < 0)] = -1
+        cells = np.unique(codes[codes >= 0])
         if not cells.size:
             continue  # no object that is left has a label here
-        groups, n_groups = np.where(refined >= 0, np.searchsorted(cells, refined), -1), cells.size
+        groups, n_groups = np.where(codes >= 0, np.searchsorted(cells, codes), -1), cells.size
         if n_groups >= n_clusters:
             break
     sizes = np.bincount(groups[groups >= 0], minlength=n_groups)
@@ -200,11 +200,11 @@ def expected_counts(
     Objects of cluster -1 are spread over all clusters evenly. The sizes are those of ``clusters``.
     """
     counts, sizes = counts_of(labels, offsets, clusters, n_clusters)
-    everyone, _ = counts_of(labels, offsets, np.zeros_like(clusters), 1)
-    return spread(counts, everyone), sizes
+    totals, _ = counts_of(labels, offsets, np.zeros_like(clusters), 1)
+    return spread(counts, totals), sizes
 
 
-def spread(counts: np.ndarray, everyone: np.ndarray) -> np.ndarray:
+def spread(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
     """Return counts (B, K) with nine tenths of their weight, the rest of everyone (B, 1) spread evenly."""
-    certain = CERTAINTY * counts
-    return certain + (everyone - certain.sum(axis=1, keepdims=True)) / counts.shape[1]
+    bulk = CERTAINTY * counts
+    return bulk + (totals - bulk.sum(axis=1, keepdims=True)) / counts.shape[1]

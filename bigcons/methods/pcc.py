@@ -231,9 +231,9 @@ class PCC(ConsensusClusterer):
 
         def begin(run: Run) -> all_pairs.Solved:
             """Solve the sample of a run over the labels, from clusters of its tree."""
-            searched = self._search  # with a sample of its own if it chose the number
-            if searched is not None and searched.sample is sample:
-                groups = searched.groups
+            search = self._search  # with a sample of its own if it chose the number
+            if search is not None and search.sample is sample:
+                groups = search.groups
             else:
                 groups = sample.groups(n_groups_for(K))
             clusters = groups.cut(K).labels
@@ -302,10 +302,10 @@ def warn_of_labels(survey: Survey, ensemble: Ensemble, n_clusters: int, weights:
     counts, n = None if weights is None else weights.partitions, float(ensemble.n_labeled.mean())
     # the share of co-clustered pairs of sampled objects, over partitions that label both
     sizes = incidence_of(survey.sample, ensemble.offsets).sum(axis=0)
-    n_labeled, joined = np.add.reduceat([sizes, sizes * (sizes - 1)], ensemble.offsets[:-1], axis=1)
+    n_labeled, n_joined = np.add.reduceat([sizes, sizes * (sizes - 1)], ensemble.offsets[:-1], axis=1)
     times = np.ones(n_labeled.size) if counts is None else counts
     pairs = float(times @ (n_labeled * (n_labeled - 1)))
-    share = float(times @ joined) / pairs if pairs else math.nan
+    share = float(times @ n_joined) / pairs if pairs else math.nan
     lowest = max(n / n_clusters - 1.0, 0.0) / (n - 1.0) if n > 1 else 0.0
     if n_clusters > 1 and share < ENOUGH * lowest:
         warn_user(
@@ -433,11 +433,11 @@ def choose_problem(model: Any, ensemble: Ensemble) -> Problem:
     else:
         are_many = getattr(pairs, "rows_per_block", None) or n_pair_ends(pairs, n) >= 2_000_000
         solver = "blocked" if are_many and not is_as_published and pairs != DENSE else "heap"
-    refused = {
+    rules = {
         "max_iter='paper'": (is_as_published and solver != "heap", "solver='heap'"),
         "weights": (model.weights is not None and solver != "all", "pairs='all' and divergence='l2'"),
     }
-    for name, (is_refused, needs) in refused.items():
+    for name, (is_refused, needs) in rules.items():
         if is_refused:
             raise InvalidInputError(
                 f"{name} with pairs={model.pairs!r}, divergence={divergence.name!r}; it requires {needs}."
@@ -529,10 +529,10 @@ class Neighborhoods(NamedTuple):
         and weights. Objects of other blocks have negative numbers; so have those of the first, unless
         ``within``.
         """
-        shifts, filled = np.full(len(self.blocks), -self.pairs.n_objects, np.int32), 0
+        shifts, position = np.full(len(self.blocks), -self.pairs.n_objects, np.int32), 0
         for block in (self.blocks[b] for b in block_numbers):
-            shifts[block.index] = filled - block.start
-            filled += block.n_rows
+            shifts[block.index] = position - block.start
+            position += block.n_rows
         if not within:
             shifts[block_numbers[0]] = -self.pairs.n_objects
         rows = self.pairs.read(self.blocks[block_numbers[0]].start, self.blocks[block_numbers[0]].stop)
@@ -562,7 +562,7 @@ class BlockedPairs(passes.Passes):
 
     name = "PCC on pairs"
 
-    near: Neighborhoods
+    graph: Neighborhoods
     begin: Callable[[], FirstRows]
     max_steps: int | None = None
     lengths: tuple[float, ...] = (0.75, 0.5, 0.25, 0.125)
@@ -572,8 +572,8 @@ class BlockedPairs(passes.Passes):
         """Write the first memberships."""
         (rows_of, start_objectives), arrays = self.begin(), run.arrays
         run.for_all(lambda block: arrays.write(0, block, rows_of(block)))
-        n_rounds, objective = self.near.fewest_rounds, np.inf
-        if n_rounds < self.near.n_colors:
+        n_rounds, objective = self.graph.fewest_rounds, np.inf
+        if n_rounds < self.graph.n_colors:
             objective = self._measure(run, (0, 0))[0]
         return {"n_rounds": np.array(n_rounds), "objective": np.array(objective)}, start_objectives
 
@@ -582,21 +582,21 @@ class BlockedPairs(passes.Passes):
 
         Where it falls at no length, the pass is undone and the next has more rounds.
         """
-        near, is_alone, before = self.near, self.near.n_colors == 1, iterate.generation
+        graph, is_alone, before = self.graph, self.graph.n_colors == 1, iterate.generation
         n_rounds, last_objective = int(iterate.state["n_rounds"]), float(iterate.state["objective"])
         # a near-uniform start is a saddle, where gaps mean nothing until all have moved
         threshold = 0.0 if not iterate.records else run.tol
         if iterate.records and not is_alone:
             threshold = run.tol * (1.0 if iterate.records[-1]["gap"] <= run.tol else all_pairs.MOVING)
         n_left = self.max_steps and self.max_steps - sum(int(r["steps"]) for r in iterate.records)
-        move = self._move(run, before, n_rounds, threshold * near.mean_weight, n_left)
+        move = self._move(run, before, n_rounds, threshold * graph.mean_weight, n_left)
         total = Stretch(0, 0.0, 0.0, 0.0)
-        for blocks in near.in_rounds(n_rounds):
+        for blocks in graph.in_rounds(n_rounds):
             total = total.plus(fold(run.engine, blocks, move, Stretch.plus, progress=listener))
-        gap = (total.gap if is_alone else total.gap_before) / near.mean_weight
+        gap = (total.gap if is_alone else total.gap_before) / graph.mean_weight
         is_settled = gap <= run.tol if is_alone else total.n_steps == 0
         objective, length = total.objective, 1.0
-        if n_rounds < near.n_colors:
+        if n_rounds < graph.n_colors:
             objective += float(self._measure(run, (before + 1, before + 1), n_rounds=n_rounds)[0])
             if objective > last_objective + self.rounding * abs(last_objective):
                 objectives = self._measure(run, (before, before + 1), self.lengths)
@@ -605,7 +605,7 @@ class BlockedPairs(passes.Passes):
                     length, objective = self.lengths[best], float(objectives[best])
                 else:
                     length, objective = 0.0, last_objective
-                    n_rounds = min(2 * n_rounds, near.n_colors)
+                    n_rounds = min(2 * n_rounds, graph.n_colors)
                 run.shorten(before, length)
             last_objective = objective
         record = {"objective": objective, "gap": gap, "steps": total.n_steps, "step_length": length}
@@ -622,17 +622,17 @@ class BlockedPairs(passes.Passes):
         every pair at the end of the pass except those that different blocks of one round share. Time
         O(steps l (K + log n)) for l pairs an object; memory 16 n K + 32 n bytes.
         """
-        near, arrays, rounds = self.near, run.arrays, self.near.rounds(n_rounds)
+        graph, arrays, rounds = self.graph, run.arrays, self.graph.rounds(n_rounds)
 
         def move_block(block: Block) -> Stretch:
             memberships = arrays.read(generation, block)
             n, K = memberships.shape
-            neighbors = sorted(near.neighbors[block.index], key=lambda b: (rounds[b], b))
-            moved = [near.blocks[b] for b in neighbors if rounds[b] < rounds[block.index]]
-            parts = [np.empty((0, K), np.float32), *(arrays.read(generation + 1, b) for b in moved)]
-            parts += [arrays.read(generation, near.blocks[b]) for b in neighbors[len(moved) :]]
-            fixed, pairs = np.concatenate(parts), near.numbered([block.index, *neighbors])
-            value, slope, curvature = near.divergence.compiled
+            neighbors = sorted(graph.neighbors[block.index], key=lambda b: (rounds[b], b))
+            earlier = [graph.blocks[b] for b in neighbors if rounds[b] < rounds[block.index]]
+            parts = [np.empty((0, K), np.float32), *(arrays.read(generation + 1, b) for b in earlier)]
+            parts += [arrays.read(generation, graph.blocks[b]) for b in neighbors[len(earlier) :]]
+            fixed, pairs = np.concatenate(parts), graph.numbered([block.index, *neighbors])
+            value, slope, curvature = graph.divergence.compiled
             search = pair_descent.quadratic_search if slope is l2_slope else newton_search(slope, curvature)
             rows = np.zeros((n, 2 * K))
             rows[:, :K] = memberships
@@ -644,8 +644,8 @@ class BlockedPairs(passes.Passes):
             n_taken, gap = pair_descent.descend(
                 rows, *pairs, fixed, *queue, scratch, n_steps, threshold, search, slope
             )
-            counted = fixed[: sum(b.n_rows for b in moved)]
-            objective = pair_descent.total_value(rows, *pairs, counted, value)
+            earlier_rows = fixed[: sum(b.n_rows for b in earlier)]
+            objective = pair_descent.total_value(rows, *pairs, earlier_rows, value)
             arrays.write(generation + 1, block, rows[:, :K].astype(np.float32))
             return Stretch(n_taken, gap_before, gap, objective)
 
@@ -659,38 +659,38 @@ class BlockedPairs(passes.Passes):
         With ``n_rounds``, over the pairs that different blocks of one round share. A task has the pairs of a
         block with itself and later blocks, so that all have every pair once.
         """
-        near, arrays = self.near, run.arrays
-        rounds = None if n_rounds is None else near.rounds(n_rounds)
+        graph, arrays = self.graph, run.arrays
+        rounds = None if n_rounds is None else graph.rounds(n_rounds)
 
         def measure_block(block: Block) -> np.ndarray:
-            later = [b for b in near.neighbors[block.index] if b > block.index]
+            later = [b for b in graph.neighbors[block.index] if b > block.index]
             if rounds is not None:
                 later = [b for b in later if rounds[b] == rounds[block.index]]
             totals = np.zeros(len(lengths))
             if later or rounds is None:
-                rows = {g: [arrays.read(g, near.blocks[b]) for b in (block.index, *later)] for g in {*ends}}
+                rows = {g: [arrays.read(g, graph.blocks[b]) for b in (block.index, *later)] for g in {*ends}}
                 inner = [rows[generation][0] for generation in ends]
                 outer = [np.concatenate([inner[0][:0], *rows[generation][1:]]) for generation in ends]
-                pairs = near.numbered([block.index, *later], within=rounds is None)
-                value, _, _ = near.divergence.compiled
+                pairs = graph.numbered([block.index, *later], within=rounds is None)
+                value, _, _ = graph.divergence.compiled
                 pair_descent.values_along(*inner, *pairs, *outer, np.array(lengths), totals, value)
             return totals
 
         return fold(run.engine, run.blocks, measure_block, np.add)
 
 
-def check_tasks(near: Neighborhoods, n_clusters: int, engine: Engine, budget: DataBudget) -> None:
+def check_tasks(graph: Neighborhoods, n_clusters: int, engine: Engine, budget: DataBudget) -> None:
     """Raise MemoryBudgetError if the blocks being processed at once exceed the ``budget``.
 
     A task has its pairs, its own objects and those of neighbor blocks.
     """
-    rows = max(block.n_rows for block in near.blocks)
-    n_neighbors = max(sum(near.blocks[b].n_rows for b in neighbors) for neighbors in near.neighbors)
+    rows = max(block.n_rows for block in graph.blocks)
+    n_neighbors = max(sum(graph.blocks[b].n_rows for b in neighbors) for neighbors in graph.neighbors)
     to_move = rows * (28 * n_clusters + 32) + 4 * n_clusters * n_neighbors
     to_measure = 8 * n_clusters * (rows + n_neighbors)  # two generations
     # counts, index, index in the task, share, weight, and temporaries
-    task = 28 * near.task_entries + max(to_move, to_measure)
-    n_tasks = min(engine.n_workers, max(map(len, near.in_rounds(near.fewest_rounds))))
+    task = 28 * graph.task_entries + max(to_move, to_measure)
+    n_tasks = min(engine.n_workers, max(map(len, graph.in_rounds(graph.fewest_rounds))))
     budget.check(n_tasks * task, f"{n_tasks} blocks of pairs at once", "use fewer workers or smaller tiles")
 
 
@@ -709,8 +709,8 @@ def cut_blocks(pairs: PairTable) -> list[Block]:
     for part in row_blocks(n, 1 << 20):
         costs = total + np.cumsum(pairs.degrees(part.start, part.stop) + 8)
         targets = np.arange(1, n_blocks) * cost // n_blocks
-        inside = targets[(targets >= total) & (targets < costs[-1])]
-        ends += (part.start + np.searchsorted(costs, inside, "right")).tolist()
+        cuts = targets[(targets >= total) & (targets < costs[-1])]
+        ends += (part.start + np.searchsorted(costs, cuts, "right")).tolist()
         total = int(costs[-1])
     bounds = sorted({0, *ends, n})
     return [Block(b, start, stop) for b, (start, stop) in enumerate(itertools.pairwise(bounds))]
@@ -789,11 +789,11 @@ def solve_pairs(
             if pairs.path is None and not engine.shares_memory:
                 pairs = pairs.save(str(scratch))
             blocks = cut_blocks(pairs)
-        near = Neighborhoods.from_pairs(pairs, blocks, engine, problem.divergence)
+        graph = Neighborhoods.from_pairs(pairs, blocks, engine, problem.divergence)
         if problem.solver == "blocked" and problem.memory is not None:
-            check_tasks(near, K, engine, beside_processes(problem.memory, process_bytes(engine)))
-        over_pairs = replace(run, data=pairs, engine=engine, blocks=near.blocks)
-        end = passes.run_passes(over_pairs, BlockedPairs(near, first, problem.max_steps))
+            check_tasks(graph, K, engine, beside_processes(problem.memory, process_bytes(engine)))
+        over_pairs = replace(run, data=pairs, engine=engine, blocks=graph.blocks)
+        end = passes.run_passes(over_pairs, BlockedPairs(graph, first, problem.max_steps))
 
         def read(block: Block) -> np.ndarray:
             """Return the memberships of a block, which may have been written in other blocks."""

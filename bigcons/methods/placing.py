@@ -149,10 +149,10 @@ def recode(labels: np.ndarray, tables: Sequence[np.ndarray], dtype: np.dtype) ->
     """Return a block of labels (rows, M) in the fitted codes, of their type; memberships unchanged."""
     if labels.dtype.kind == "f":
         return labels
-    recoded = np.empty(labels.shape, dtype)
+    codes = np.empty(labels.shape, dtype)
     for u, table in enumerate(tables):
-        recoded[:, u] = table[labels[:, u]]  # code -1 takes the last entry of the table, which is -1
-    return recoded
+        codes[:, u] = table[labels[:, u]]  # code -1 takes the last entry of the table, which is -1
+    return codes
 
 
 PlaceTask = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]]

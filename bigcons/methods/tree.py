@@ -93,7 +93,7 @@ class TreePass(passes.Passes):
             start = np.concatenate([arrays.read(1, block)[:, 0] for block in run.blocks])
         placed = placement.place(run.sample, start)
         clusters = placed.clusters if start is None else np.where(np.append(is_kept, True)[start], start, -1)
-        log_likelihood, moved = total["totals"].tolist()
+        log_likelihood, n_moved = total["totals"].tolist()
         if first is None:
             log_likelihood = float(placed.stats["totals"][0]) * n / len(run.sample)
         table = np.ascontiguousarray(total["T"][:, :K].T)
@@ -103,14 +103,14 @@ class TreePass(passes.Passes):
         share = independent_share(run.sample, clusters, offsets, table, *rate_pair, counts)
         placement, divisions = replace(placement, temperature=share), np.full((K, K), np.nan)
         if self.search is not None:
-            sampled = self.search.sample.all_labels
-            sure = placement.place(sampled, start if len(sampled) == n else None, soft=True)
+            sample = self.search.sample.all_labels
+            sure = placement.place(sample, start if len(sample) == n else None, soft=True)
             if sure.trust.size:
                 confidence = sure.trust["confidence"]
                 support, divisions = self.search.halves.of_clusters(sure.clusters, confidence, K)
                 placement = replace(placement, support=support)
         state = {**placement.parts(), "tree": iterate.state["tree"], "divisions": divisions}
-        return passes.Step(state, {"objective": log_likelihood, "moved": moved}, is_settled=True)
+        return passes.Step(state, {"objective": log_likelihood, "moved": n_moved}, is_settled=True)
 
 
 First = tuple[passes.Counts | None, str]
@@ -333,22 +333,22 @@ class ConsensusTree(ConsensusClusterer):
             centers /= np.bincount(groups)[:, None]
         group_counts, sizes = incidence.count_nearest(run, embedding, centers, len(centers), weights)
         content = np.ascontiguousarray(group_counts.T), offsets, counts, np.ones(len(group_counts))
-        merged = Groups(groups, np.bincount(groups), *content, *grouping.merge_groups(*content))
-        cut = merged.cut(K, trees=self._trees)
-        inside = incidence.one_hot(cut.clusters, K)
-        return (group_counts @ inside, sizes @ inside), cut.tree
+        cluster_groups = Groups(groups, np.bincount(groups), *content, *grouping.merge_groups(*content))
+        cut = cluster_groups.cut(K, trees=self._trees)
+        indicators = incidence.one_hot(cut.clusters, K)
+        return (group_counts @ indicators, sizes @ indicators), cut.tree
 
     def _publish_placed(
         self, run: Run, placement: Placement, divisions: np.ndarray, survey: Survey, out: Output | None
     ) -> None:
         """Publish the objects in the clusters in which they are placed, and how far to trust that."""
         ensemble, arrays = run.data, run.arrays
-        trusted = can_weigh(ensemble, self.n_clusters)
+        has_trust = can_weigh(ensemble, self.n_clusters)
 
         def read(block: Block) -> BlockResult:
             labels = ensemble.read(block.start, block.stop)
             placed = placement.place(labels, arrays.read(1, block)[:, 0], soft=True)
-            return BlockResult(placed.memberships, placed.trust if trusted else None, placed.stats)
+            return BlockResult(placed.memberships, placed.trust if has_trust else None, placed.stats)
 
         def tables(results: Results) -> tuple[Any, Any, float]:
             stats, numbers = results.total, np.flatnonzero(results.sizes)
@@ -366,7 +366,7 @@ class ConsensusTree(ConsensusClusterer):
 
         self._publish(
             *(ensemble, read, survey.unlabeled, out, run.engine),
-            tables=tables if trusted else None,
+            tables=tables if has_trust else None,
             order=by_size(placement.prior),
             add=passes.add_stats,
         )

@@ -315,9 +315,9 @@ class _Counts:
             columns = {"object": block.start + lowest, "cluster": labels[lowest].astype(np.int64)}
             for name, values in scores.items():
                 columns["second_label" if name == "second_labels" else name] = values[lowest]
-            listed = pa.table(columns)
-            listed = listed if self.least_certain is None else pa.concat_tables([self.least_certain, listed])
-            self.least_certain = listed.sort_by(order).slice(0, N_LISTED)
+            table = pa.table(columns)
+            table = table if self.least_certain is None else pa.concat_tables([self.least_certain, table])
+            self.least_certain = table.sort_by(order).slice(0, N_LISTED)
 
     def clusters(self) -> pa.Table:
         """Return the table of clusters with objects, from the largest to the smallest."""
@@ -352,16 +352,16 @@ def _partitions(trusted: Any, ensemble: Any) -> pa.Table | None:
 
 def _facts(source: _Source, counts: _Counts, tree: ClusterTree | None) -> dict[str, Any]:
     """Return the numbers of the whole."""
-    counted = count_clusters(counts.sizes)
+    numbers = count_clusters(counts.sizes)
     facts: dict[str, Any] = {
         "objects": source.n_objects,
         "objects without a label": counts.n_unlabeled or None,
-        "clusters": clusters_in_words(counted["n_clusters"], None, source.n_clusters),
+        "clusters": clusters_in_words(numbers["n_clusters"], None, source.n_clusters),
         "clusters by the tree": None if tree is None else tree_in_words(tree),
     }
     if counts.least_certain is not None:
         facts["mean confidence"] = float(counts.confidence.sum() / max(int(counts.sizes.sum()), 1))
-    facts |= {name_of(name): value for name, value in source.results.items() if name not in counted}
+    facts |= {name_of(name): value for name, value in source.results.items() if name not in numbers}
     facts.pop(name_of("start_objectives"), None)
     seconds = [value for value in source.history.get("seconds", []) if value is not None]
     return {**facts, "seconds in passes": float(sum(seconds)) if seconds else None}
@@ -374,11 +374,11 @@ def _warnings(report: Report) -> Iterator[str]:
     yield from cautions({**structure, **source.results}, source.n_clusters)
     if counts.n_unlabeled:
         yield f"{_share(counts.n_unlabeled, source.n_objects, 'objects')} have no label in any partition."
-    counted = count_clusters(counts.sizes)
-    if (empty := source.n_clusters - counted["n_clusters"]) > 0:
+    numbers = count_clusters(counts.sizes)
+    if (empty := source.n_clusters - numbers["n_clusters"]) > 0:
         yield f"Without objects: {empty:,} of the {source.n_clusters:,} clusters asked for."
-    if n_tiny := counted["n_tiny_clusters"]:
-        yield f"Tiny, below a tenth of the mean size: {n_tiny:,} of {counted['n_clusters']:,} clusters."
+    if n_tiny := numbers["n_tiny_clusters"]:
+        yield f"Tiny, below a tenth of the mean size: {n_tiny:,} of {numbers['n_clusters']:,} clusters."
     if counts.n_doubtful:
         low = _share(counts.n_doubtful, int(counts.sizes.sum()), "objects")
         yield f"{low} have a confidence below {DOUBTFUL:g}."
@@ -388,10 +388,8 @@ def _warnings(report: Report) -> Iterator[str]:
             plural = "s" if len(weak) > 1 else ""
             yield f"Half of the partitions would assign other objects to cluster{plural} {_list(weak, 8)}."
     pairs = {tuple(sorted(pair)) for pair in mergers(clusters).items()}
-    if joined := [f"{k} and {other}" for k, other in sorted(pairs)]:
-        yield (
-            f"Halves of the partitions do not separate clusters {_list(joined, 8)}, which could be merged."
-        )
+    if names := [f"{k} and {other}" for k, other in sorted(pairs)]:
+        yield f"Halves of the partitions do not separate clusters {_list(names, 8)}, which could be merged."
     words = "say almost nothing about the clusters"
     yield from _of_partitions(report.partitions, "weight", lambda value: value < 0.1, words)
 

@@ -337,10 +337,10 @@ def checked(
 
     if "" not in refusals().values():
         wait(calls.values(), seconds)
-    refused = refusals()
-    if len(refused) == len(workers) > 0 and all(refused.values()):
-        raise ExecutionError(next(iter(refused.values())))
-    return {address: workers[address] for address, refusal in refused.items() if not refusal}
+    reasons = refusals()
+    if len(reasons) == len(workers) > 0 and all(reasons.values()):
+        raise ExecutionError(next(iter(reasons.values())))
+    return {address: workers[address] for address, refusal in reasons.items() if not refusal}
 
 
 # Connections
@@ -352,10 +352,10 @@ def connect_seconds() -> float:
 
 
 @contextmanager
-def connect(address: str, *, refused: float = 5.0) -> Iterator[DaskEngine]:
+def connect(address: str, *, grace: float = 5.0) -> Iterator[DaskEngine]:
     """Yield an engine on the Dask scheduler at ``address``; disconnect at the end.
 
-    A scheduler that is being started may refuse connections for ``refused`` seconds. It has to exchange
+    A scheduler that is being started may refuse connections for ``grace`` seconds. It has to exchange
     Dask's greetings first, for which a client would wait without end.
     """
     client, seconds = None, connect_seconds()
@@ -363,7 +363,7 @@ def connect(address: str, *, refused: float = 5.0) -> Iterator[DaskEngine]:
     async def greet() -> None:
         security = distributed.Security().get_connection_args("client")
         async with asyncio.timeout(seconds):
-            comm = await distributed.comm.core.connect(address, timeout=min(refused, seconds), **security)
+            comm = await distributed.comm.core.connect(address, timeout=min(grace, seconds), **security)
         await comm.close()
 
     try:

@@ -128,15 +128,15 @@ def open_engine(client: object = None) -> Iterator[Engine]:
     collections are computed on that client, too. A Ctrl-C that comes while Numba loads a kernel leaves the
     block as the KeyboardInterrupt it is.
     """
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         if isinstance(client, str) and re.fullmatch(r".*://.*|[\w.-]+:[0-9]+", client):
             from bigcons.run.dask import connect
 
-            engine: Engine = opened.enter_context(connect(client))
+            engine: Engine = stack.enter_context(connect(client))
         else:
             engine = resolve_engine(client)
         if hasattr(engine, "client"):
-            opened.enter_context(engine.client.as_current())
+            stack.enter_context(engine.client.as_current())
         try:
             yield engine
         except SystemError as error:  # by which Numba's dispatcher in C replaces it

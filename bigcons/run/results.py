@@ -338,10 +338,10 @@ def clear_finished(output: Output) -> None:
                 folder.remove()
 
 
-def seed_of_run(out: str | os.PathLike[str], finished: Consensus | Ensemble | None) -> int | None:
-    """Return the seed of the ``finished`` run, or of the unfinished run with output ``out``, if any."""
-    if finished is not None:
-        return int(finished.provenance["seed"])
+def seed_of_run(out: str | os.PathLike[str], result: Consensus | Ensemble | None) -> int | None:
+    """Return the seed of the run with this ``result``, or of the unfinished run for ``out``, if any."""
+    if result is not None:
+        return int(result.provenance["seed"])
     try:
         snapshot = Snapshots(partial_folder(out), {}).read()
     except CorruptStoreError:

@@ -73,14 +73,14 @@ class MemoryPlan(NamedTuple):
         total, processes = self.n_bytes(engine, ensemble), MemoryPlan(0).n_bytes(engine, ensemble)
         sizes = (format_size(n_bytes) for n_bytes in (total, processes, *self))
         logger.info("%s plan: %s: %s for processes, %s held, blocks of %s, results of %s", name, *sizes)
-        allowed = processes + limit if memory is None else parse_size(memory)
-        if total > allowed:
+        budget = processes + limit if memory is None else parse_size(memory)
+        if total > budget:
             default = " by default" if memory is None else ""
             raise MemoryBudgetError(
-                f"{name} needs {format_size(total)}, over memory={format_size(allowed)}{default}; "
+                f"{name} needs {format_size(total)}, over memory={format_size(budget)}{default}; "
                 f"raise it to {enough_for(total)}{remedy}.",
                 needed=total,
-                budget=allowed,
+                budget=budget,
             )
 
 
@@ -205,31 +205,31 @@ def find_dissent(sample: np.ndarray) -> np.ndarray:
     agreement = np.full((M, references.size), np.nan)
     for place, v in enumerate(references):
         n_cells = np.maximum(sizes - 1, 0) * max(sizes[v] - 1, 0)
-        compared = np.flatnonzero((n_cells > 0) & (n_cells <= len(rows)) & (np.arange(M) != v))
-        if not compared.size:
+        partners = np.flatnonzero((n_cells > 0) & (n_cells <= len(rows)) & (np.arange(M) != v))
+        if not partners.size:
             continue
-        offsets = np.concatenate([[0], np.cumsum(sizes[compared])])
-        table, _ = counts_of(codes[:, compared], offsets, codes[:, v], sizes[v])
+        offsets = np.concatenate([[0], np.cumsum(sizes[partners])])
+        table, _ = counts_of(codes[:, partners], offsets, codes[:, v], sizes[v])
         in_first, in_second = table.sum(axis=1), np.add.reduceat(table, offsets[:-1])
-        expected = in_first[:, None] * np.repeat(in_second, sizes[compared], axis=0)
+        expected = in_first[:, None] * np.repeat(in_second, sizes[partners], axis=0)
         squares = (table**2 / np.maximum(expected, 1)).sum(axis=1)
         chi, n = np.add.reduceat(squares, offsets[:-1]) - 1.0, in_second.sum(axis=1)
         n_first = np.add.reduceat((in_first > 0).astype(np.int64), offsets[:-1])
         freedom = (n_first - 1) * (np.count_nonzero(in_second, axis=1) - 1)
-        is_judged = (n >= np.maximum(50, n_cells[compared])) & (freedom > 0)
+        is_judged = (n >= np.maximum(50, n_cells[partners])) & (freedom > 0)
         chi, n, freedom = chi[is_judged], n[is_judged], freedom[is_judged]
-        agreement[compared[is_judged], place] = (chi - freedom / (n - 1)) / np.sqrt(freedom)
+        agreement[partners[is_judged], place] = (chi - freedom / (n - 1)) / np.sqrt(freedom)
     n_others = np.count_nonzero(~np.isnan(agreement), axis=1)
-    judged = np.flatnonzero(n_others >= 4)
-    if not judged.size:
-        return judged
-    mean = np.nanmean(agreement[judged], axis=1)
-    error = np.nanstd(agreement[judged], axis=1) / np.sqrt(n_others[judged])
+    partitions = np.flatnonzero(n_others >= 4)
+    if not partitions.size:
+        return partitions
+    mean = np.nanmean(agreement[partitions], axis=1)
+    error = np.nanstd(agreement[partitions], axis=1) / np.sqrt(n_others[partitions])
     median = float(np.median(mean))
     # Random partitions had less than .02 of the median agreement; the least of partitions by two random
     # features of digits, the most diverse we measured, had .13. Where hardly any agree, no partition stands
     # out.
-    return judged[(mean + 2 * error < 0.1 * median) & (median >= 0.02)]
+    return partitions[(mean + 2 * error < 0.1 * median) & (median >= 0.02)]
 
 
 def warn_of_dissent(survey: Survey, ensemble: Ensemble, weights: np.ndarray | None, remedy: str) -> None:
@@ -239,15 +239,15 @@ def warn_of_dissent(survey: Survey, ensemble: Ensemble, weights: np.ndarray | No
     """
     if ensemble.is_soft or "generator" in ensemble.provenance:  # none is a stray column
         return
-    counted = np.arange(ensemble.n_partitions) if weights is None else np.flatnonzero(weights > 0)
-    judged = "partitions"
-    if counted.size > 1000:  # evenly spaced
-        counted, judged = counted[np.arange(1000) * counted.size // 1000], "partitions examined"
-    alone = counted[find_dissent(survey.sample[survey.is_uniform][:, counted])]
+    partitions = np.arange(ensemble.n_partitions) if weights is None else np.flatnonzero(weights > 0)
+    noun = "partitions"
+    if partitions.size > 1000:  # evenly spaced
+        partitions, noun = partitions[np.arange(1000) * partitions.size // 1000], "partitions examined"
+    alone = partitions[find_dissent(survey.sample[survey.is_uniform][:, partitions])]
     if alone.size:
         names = ", ".join(ensemble.names[u] for u in alone[:3]) + (", ..." if alone.size > 3 else "")
         warn_user(
-            f"{alone.size} of {counted.size} {judged} agree with no other ({names}); {remedy}.",
+            f"{alone.size} of {partitions.size} {noun} agree with no other ({names}); {remedy}.",
             errors.DissentWarning,
         )
 
@@ -323,16 +323,16 @@ class Drawing:
         is_balanced: bool = True,
     ) -> None:
         n, M, widths = ensemble.n_objects, ensemble.n_partitions, np.diff(ensemble.offsets)
-        counted = np.arange(M) if weights is None else np.flatnonzero(weights > 0)
+        partitions = np.arange(M) if weights is None else np.flatnonzero(weights > 0)
         limit = n_rows // 2 if is_balanced and n_rows < n else 0
-        n_each = limit // int(widths[counted].sum())
+        n_each = limit // int(widths[partitions].sum())
         if n_each == 0 and limit:
-            n_chosen = limit * counted.size // int(widths[counted].sum())
-            counted = counted[np.arange(n_chosen) * counted.size // max(n_chosen, 1)]
-            counted = counted[np.cumsum(widths[counted]) <= limit]
-            n_each = int(counted.size > 0)
+            n_chosen = limit * partitions.size // int(widths[partitions].sum())
+            partitions = partitions[np.arange(n_chosen) * partitions.size // max(n_chosen, 1)]
+            partitions = partitions[np.cumsum(widths[partitions]) <= limit]
+            n_each = int(partitions.size > 0)
         self._offsets, self._n_objects = ensemble.offsets, n
-        self._partitions = counted[: M if n_each else 0]
+        self._partitions = partitions[: M if n_each else 0]
         self._starts = np.concatenate([[0], np.cumsum(widths[self._partitions])])
         self._shape = int(self._starts[-1]), n_each + 1
         self._uniform_rows, self._n_rows = draw_rows(n, n_rows, seed, stream), n_rows
@@ -379,8 +379,8 @@ class Drawing:
         cells = largest(labels, self._offsets)[:, self._partitions].astype(np.int64)
         cells = np.where(cells >= 0, cells + self._starts[:-1], -1)
         with np.errstate(divide="ignore"):  # of objects that are surely in the sample
-            missed = np.log1p(-least)[cells].sum(axis=1) + np.log1p(-n_drawn / self._n_objects)
-        times = -1.0 / np.expm1(missed)
+            log_chances = np.log1p(-least)[cells].sum(axis=1) + np.log1p(-n_drawn / self._n_objects)
+        times = -1.0 / np.expm1(log_chances)
         return labels, rows, times / times.mean(), is_uniform
 
 
@@ -412,12 +412,12 @@ def take_survey(
     def survey_block(block: Block) -> tuple[Any, ...]:
         labels = ensemble.read(block.start, block.stop)
         is_labeled = observed(labels, ensemble.offsets)
-        counted = is_labeled if weights is None else is_labeled[:, weights > 0]
-        first = counted.argmax(axis=1)
-        labeled = np.take_along_axis(counted, first[:, None], axis=1)[:, 0]
-        firsts = np.bincount(first[labeled], minlength=counted.shape[1])
+        is_counted = is_labeled if weights is None else is_labeled[:, weights > 0]
+        first = is_counted.argmax(axis=1)
+        labeled = np.take_along_axis(is_counted, first[:, None], axis=1)[:, 0]
+        firsts = np.bincount(first[labeled], minlength=is_counted.shape[1])
         unlabeled = [] if labeled.all() else [(block, np.packbits(~labeled))]
-        return firsts, unlabeled, link_partitions(counted), drawing.of_block(block, labels)
+        return firsts, unlabeled, link_partitions(is_counted), drawing.of_block(block, labels)
 
     def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
         links = np.concatenate([np.equal.outer(np.unique(group), group) for group in (a[2], b[2])])
@@ -436,9 +436,9 @@ def take_survey(
             errors.UnlabeledObjectsWarning,
         )
     if groups.size > 1:
-        listed = ", ".join(f"{size:,}" for size in groups[:5]) + (", ..." * (groups.size > 5))
+        listing = ", ".join(f"{size:,}" for size in groups[:5]) + (", ..." * (groups.size > 5))
         warn_user(
-            f"the objects are in {groups.size} groups ({listed}) that no partition labels together: "
+            f"the objects are in {groups.size} groups ({listing}) that no partition labels together: "
             "nothing tells how their clusters correspond, so compare clusters within a group only.",
             errors.DisconnectedWarning,
         )

@@ -202,7 +202,7 @@ def with_objects(
     values = [np.arange(k) if labels is None else labels for k, labels in pairs]
     options: dict[str, Any] = {"ids": header.ids, "values": values, "may_be_empty": True, "budget": budget}
     part, new_categories, blocks = _read(source, header.names, **options)
-    grown = header._replace(
+    new_header = header._replace(
         n_objects=header.n_objects + part.n_objects,
         n_clusters=part.n_clusters,
         n_labeled=header.n_labeled + part.n_labeled,
@@ -210,7 +210,7 @@ def with_objects(
         ids=_ids_of_more(header, source.ids, source.where),
     )
     old_blocks = (read_rows(b.start, b.stop) for b in row_blocks(header.n_objects, header.chunk_rows))
-    return Content(grown, new_categories, chain(old_blocks, blocks))
+    return Content(new_header, new_categories, chain(old_blocks, blocks))
 
 
 def with_partitions(
@@ -238,7 +238,7 @@ def with_partitions(
             f"{source.where} has {part.n_objects:,} objects but the ensemble has {header.n_objects:,}; give "
             "one row for each, or id= with the column of their ids."
         )
-    grown = header._replace(
+    new_header = header._replace(
         names=[*header.names, *part.names],
         n_clusters=np.append(header.n_clusters, part.n_clusters),
         n_labeled=np.append(header.n_labeled, part.n_labeled),
@@ -258,7 +258,7 @@ def with_partitions(
             yield np.hstack([read_rows(start, start + len(block)), block])
             start += len(block)
 
-    return Content(grown, [*categories, *new_categories], side_by_side())
+    return Content(new_header, [*categories, *new_categories], side_by_side())
 
 
 def _ids_of_more(header: Header, ids: Ids | None, where: str) -> Ids | None:

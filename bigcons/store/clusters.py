@@ -243,22 +243,22 @@ class ClusterTree:
         if min_support is not None:
             counts &= self.support >= min_support
         # Of each side that a merge joins: which cluster it is as a whole, None if it is several or left out.
-        clusters, whole = np.arange(G), list[int | None](range(G))
+        clusters, cluster_of = np.arange(G), list[int | None](range(G))
         first = list(range(G))  # the lowest leaf of every node
         for (left, right), is_counted in zip(self.merges[:, :2].astype(int), counts, strict=True):
-            kept, merged = first[left], first[right]
+            kept, absorbed = first[left], first[right]
             first.append(kept)
-            sides = whole[kept], whole[merged]
-            small = sizes[kept] < threshold, sizes[merged] < threshold
+            sides = cluster_of[kept], cluster_of[absorbed]
+            small = sizes[kept] < threshold, sizes[absorbed] < threshold
             if None not in sides and (any(small) or not is_counted):
                 clusters[clusters == sides[1]] = sides[0]
-                whole[kept] = sides[0]
+                cluster_of[kept] = sides[0]
             else:
                 for side, is_small in zip(sides, small, strict=True):
                     if side is not None and is_small:
                         clusters[clusters == side] = -1
-                whole[kept] = None
-            sizes[kept] += sizes[merged]
+                cluster_of[kept] = None
+            sizes[kept] += sizes[absorbed]
         labeled = clusters >= 0
         numbers = np.unique(clusters[labeled], return_inverse=True)[1]
         clusters[labeled] = numbers

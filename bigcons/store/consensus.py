@@ -412,8 +412,8 @@ def cautions(results: Mapping[str, Any], n_clusters: int) -> Iterator[str]:
             "The labels may have no cluster structure: no number of clusters has more evidence than a single "
             "cluster, as in data without clusters and in many whose classes overlap."
         )
-    if (confirmed := results.get("n_told_apart", n_clusters)) < n_clusters:
-        yield f"Halves of the partitions confirm {confirmed:,} clusters of {n_clusters:,}; more may be real."
+    if (number := results.get("n_told_apart", n_clusters)) < n_clusters:
+        yield f"Halves of the partitions confirm {number:,} clusters of {n_clusters:,}; more may be real."
 
 
 OF_SIZES, STRUCTURE = ("n_clusters", "n_tiny_clusters"), "has_structure"
@@ -500,15 +500,15 @@ def match(new: Any, old: Any) -> Matching:
     sizes, sizes_before = (np.bincount(codes[codes >= 0]) for codes in (new_codes, old_codes))
     old_codes = np.append(old_codes, -1)[_rows_before(new, old, new_codes.size, old_codes.size)]
     in_both = (new_codes >= 0) & (old_codes >= 0)
-    shared = np.zeros((of_new.size, of_old.size), np.int64)
-    np.add.at(shared, (new_codes[in_both], old_codes[in_both]), 1)
+    overlaps = np.zeros((of_new.size, of_old.size), np.int64)
+    np.add.at(overlaps, (new_codes[in_both], old_codes[in_both]), 1)
 
     rows, number = [], np.empty(of_new.size, np.int64)
     n_others = 0
-    for k, counts in enumerate(shared):
+    for k, counts in enumerate(overlaps):
         row: dict[str, Any] = {"event": "new", "size": sizes[k], "shared": 0}
         partner = counts.argmax()  # the first of equal ones
-        if counts[partner] and shared[:, partner].argmax() == k:
+        if counts[partner] and overlaps[:, partner].argmax() == k:
             number[k] = of_old[partner]
             row |= {"event": "kept", "size_before": sizes_before[partner], "shared": counts[partner]}
         else:
@@ -519,8 +519,8 @@ def match(new: Any, old: Any) -> Matching:
         rows.append({"number": number[k], **row})
     for q in np.flatnonzero(~np.isin(of_old, number)):
         row = {"number": of_old[q], "event": "gone", "size": 0, "size_before": sizes_before[q], "shared": 0}
-        k = int(shared[:, q].argmax())
-        if shared[k, q]:
+        k = int(overlaps[:, q].argmax())
+        if overlaps[k, q]:
             row |= {"event": "merged", "other": number[k]}
         rows.append(row)
     names = ("number", "event", "other", "size", "size_before", "shared")

@@ -566,9 +566,9 @@ class Ensemble(Objects):
         place = self._labels.place
         with commit.new_store(place, overwrite=True, kind=KIND) as folder:
             self._labels.check_unchanged()
-            grown = grow(self._header, self.categories, self.read, budget := beside_processes(memory))
-            building.check_chunk_rows(grown.header, budget)
-            ensemble_store.write_ensemble(folder, grown, is_parquet=self._labels.is_parquet)
+            content = grow(self._header, self.categories, self.read, budget := beside_processes(memory))
+            building.check_chunk_rows(content.header, budget)
+            ensemble_store.write_ensemble(folder, content, is_parquet=self._labels.is_parquet)
         stored = StoredRows(place)
         self._take(stored, stored.header, None)
         return self

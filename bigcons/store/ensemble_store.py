@@ -317,9 +317,9 @@ def _column_maxima(block: np.ndarray) -> np.ndarray:
     (n_rows, n_columns), n_folded = block.shape, 256
     if n_rows < 2 * n_folded:
         return block.max(axis=0)
-    whole = n_rows - n_rows % n_folded
-    folded = block[:whole].reshape(-1, n_folded * n_columns).max(axis=0).reshape(n_folded, n_columns)
-    return np.maximum(folded.max(axis=0), block[whole:].max(axis=0, initial=MISSING))
+    n_whole = n_rows - n_rows % n_folded
+    maxima = block[:n_whole].reshape(-1, n_folded * n_columns).max(axis=0).reshape(n_folded, n_columns)
+    return np.maximum(maxima.max(axis=0), block[n_whole:].max(axis=0, initial=MISSING))
 
 
 def _whole_numbers(column: Any) -> np.ndarray:

@@ -313,8 +313,8 @@ class PairTable(Objects):
         for block in blocks or [Block(0, 0, 0)]:
             indptr, *columns = self.read(block.start, block.stop)
             i = np.repeat(np.arange(block.start, block.stop, dtype=np.int32), np.diff(indptr))
-            once = i < columns[0]
-            yield Edges(i[once], *(column[once] for column in columns))
+            is_first = i < columns[0]
+            yield Edges(i[is_first], *(column[is_first] for column in columns))
 
     def _part(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Return a slice of one of the four arrays, by default all, from memory if it is loaded."""
@@ -378,8 +378,8 @@ def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndar
     if np.any(number[1:] <= number[:-1]):
         order = np.argsort(number)
         number, low, high = number[order], low[order], high[order]
-    repeated = np.concatenate([[False], number[1:] == number[:-1]])
-    _refuse(repeated, "each pair must be given once", i=low, j=high)
+    is_repeated = np.concatenate([[False], number[1:] == number[:-1]])
+    _refuse(is_repeated, "each pair must be given once", i=low, j=high)
     return low, high, order
 
 
@@ -528,8 +528,8 @@ def read_pairs(table: sources.Source, n_objects: int | None, budget: DataBudget)
     if (number[1:] <= number[:-1]).any():
         order = np.argsort(number)
         number, edges = number[order], Edges(*(column[order] for column in edges))
-        if (repeated := np.flatnonzero(number[1:] == number[:-1])).size:
-            index = repeated[0]
+        if (repeats := np.flatnonzero(number[1:] == number[:-1])).size:
+            index = repeats[0]
             fault = f"{table.where} lists the pair i={edges.i[index]}, j={edges.j[index]} twice"
             raise InvalidPairsError(f"{fault}; keep one of them.", path=table.where)
     return edges, largest + 1 if n_objects is None else n_objects

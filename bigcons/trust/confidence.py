@@ -162,13 +162,13 @@ class TrustSums(NamedTuple):
         n_known, n_assigned, n_shared = self.agreed
         jaccard = contingency.ratio(n_shared, n_known + n_assigned - n_shared, 0.0)
         # pairs of objects of two clusters, once for each partition that joins them, or labels both
-        counted = self.table.astype(np.float64), coverage.astype(np.float64)
-        joined, pairs = map(products_of_rows, map(csr_array, counted))
-        for products, counts in ((joined, counted[0]), (pairs, counted[1])):
+        matrices = self.table.astype(np.float64), coverage.astype(np.float64)
+        matches, pairs = map(products_of_rows, map(csr_array, matrices))
+        for products, counts in ((matches, matrices[0]), (pairs, matrices[1])):
             np.fill_diagonal(products, contingency.pairs_of(counts).sum(axis=1))
-        share, off_diagonal = contingency.ratio(joined, pairs), ~np.eye(K, dtype=bool)
-        cohesion, across = share.diagonal(), np.where(off_diagonal & (pairs > 0), share, -1.0)
-        nearest, closest = across.argmax(axis=1), across.max(axis=1)
+        share, off_diagonal = contingency.ratio(matches, pairs), ~np.eye(K, dtype=bool)
+        cohesion, outer = share.diagonal(), np.where(off_diagonal & (pairs > 0), share, -1.0)
+        nearest, closest = outer.argmax(axis=1), outer.max(axis=1)
         has_other = closest >= 0
         clusters = {
             "cluster": self.values,
@@ -176,7 +176,7 @@ class TrustSums(NamedTuple):
             "confidence": self.confidence / self.sizes,
             "stability": contingency.ratio(jaccard.sum(axis=0), (n_known > 0).sum(axis=0)),
             "cohesion": cohesion,
-            "tightness": cohesion - contingency.ratio(joined[off_diagonal].sum(), pairs[off_diagonal].sum()),
+            "tightness": cohesion - contingency.ratio(matches[off_diagonal].sum(), pairs[off_diagonal].sum()),
             "separation": np.where(has_other, cohesion - closest, np.nan),
             "nearest": np.where(has_other, self.values[nearest], -1),
             "support": self.support.clusters,

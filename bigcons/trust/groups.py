@@ -130,8 +130,8 @@ class Tree(NamedTuple):
         G = len(self.sides) + 1
         clusters, first = np.arange(G), np.arange(2 * G - 1)
         for node, sides in enumerate(self.sides[: max(G - n_clusters, 0)], G):
-            first[node], merged = sorted(first[sides])
-            clusters[clusters == merged] = first[node]
+            first[node], absorbed = sorted(first[sides])
+            clusters[clusters == absorbed] = first[node]
         return np.unique(clusters, return_inverse=True)[1]
 
     def cut_large(self, n_clusters: int, sizes: np.ndarray, least: float) -> np.ndarray:
@@ -219,8 +219,8 @@ class Groups(NamedTuple):
                 nearest = (self.table[outside] @ rates).round(9).argmax(axis=1)
                 np.add.at(table, nearest, self.table[outside])
                 np.add.at(sizes, nearest, self.sizes[outside])
-            judged = quality(table[:K], sizes[:K], self.offsets, self.counts)
-            cuts.append(Cut(clusters, name, *judged, np.append(clusters, -1)[self.groups]))
+            qualities = quality(table[:K], sizes[:K], self.offsets, self.counts)
+            cuts.append(Cut(clusters, name, *qualities, np.append(clusters, -1)[self.groups]))
         return max(cuts, key=attrgetter("merit"))
 
     def mutual_information(self, name: str) -> np.ndarray:
@@ -362,8 +362,8 @@ def nearest_pivots(vectors: np.ndarray) -> np.ndarray:
 
     lengths = np.sqrt((vectors**2).sum(axis=1))[:, None]
     rows = vectors / np.maximum(lengths, np.finfo(float).tiny)
-    weighed = (rows * (1.0 + 1e-6 * lengths)).T
-    _, pivots = scipy.linalg.qr(weighed, mode="r", pivoting=True, check_finite=False)
+    columns = (rows * (1.0 + 1e-6 * lengths)).T
+    _, pivots = scipy.linalg.qr(columns, mode="r", pivoting=True, check_finite=False)
     nearest = (rows @ rows[pivots[: rows.shape[1]]].T).round(9).argmax(axis=1)
     return np.unique(nearest, return_inverse=True)[1]
 
@@ -553,16 +553,16 @@ def reliability_of_overlaps(
     A table, or a csr_array of both triangles; ``counts`` (M,) are weights of the partitions.
     """
     is_table, M = isinstance(overlaps, np.ndarray), offsets.size - 1
-    shared = overlaps if is_table else overlaps.data
-    n_log_n = shared * np.log2(np.where(shared > 0, shared, 1.0))
+    values = overlaps if is_table else overlaps.data
+    n_log_n = values * np.log2(np.where(values > 0, values, 1.0))
     if is_table:
-        sizes = np.add.reduceat(shared, offsets[:-1], axis=1)
+        sizes = np.add.reduceat(values, offsets[:-1], axis=1)
         sums = np.add.reduceat(n_log_n, offsets[:-1], axis=1)
     else:
         B = overlaps.shape[0]
         cells = np.repeat(np.arange(B) * M, np.diff(overlaps.indptr))
         cells += np.repeat(np.arange(M), np.diff(offsets))[overlaps.indices]
-        sizes = np.bincount(cells, shared, B * M).reshape(B, M)
+        sizes = np.bincount(cells, values, B * M).reshape(B, M)
         sums = np.bincount(cells, n_log_n, B * M).reshape(B, M)
     sizes = np.where(sizes > 0, sizes, 1.0)
     entropies = np.maximum(np.log2(sizes) - sums / sizes, 0.0)  # 0 where a partition labels no object of b

@@ -144,11 +144,11 @@ class Placement:
             from scipy.sparse import csr_array
 
             labels = counted_labels(labels, self.weights)
-            counted = np.flatnonzero(current >= 0)
-            numbers = current[counted]
+            objects = np.flatnonzero(current >= 0)
+            numbers = current[objects]
             scores = csr_array(labels) @ self.rates[:, :K] + self.prior
-            shifts = csr_array(labels[counted] ** 2) @ self.without[:, :K]  # without the object itself
-            scores[counted, numbers] += shifts[np.arange(counted.size), numbers]
+            shifts = csr_array(labels[objects] ** 2) @ self.without[:, :K]  # without the object itself
+            scores[objects, numbers] += shifts[np.arange(objects.size), numbers]
             scores *= temperature
             labeled: np.ndarray = np.asarray(labels.any(axis=1))
             assigned[:] = np.where(labeled, scores.argmax(axis=1), -1)
@@ -173,8 +173,8 @@ class Placement:
         )
         factor = support_factor(self.support)
         confidence *= factor
-        trusted = trust_rows(assigned[: shares.size], shares, runners_up, other_shares, factor)
-        return Placed(assigned, memberships, trusted, stats)
+        trust = trust_rows(assigned[: shares.size], shares, runners_up, other_shares, factor)
+        return Placed(assigned, memberships, trust, stats)
 
     def memberships(self, labels: np.ndarray) -> np.ndarray:
         """Return the memberships (rows, K) float32 of objects that the evidence does not count."""
@@ -249,8 +249,8 @@ def independent_share(
     if K == 1:
         return 1.0
     incidence = incidence_of(labels, offsets)
-    summed = incidence @ log_rates
-    totals = np.array([summed[clusters == k].sum(axis=0) for k in range(K)])
+    sums = incidence @ log_rates
+    totals = np.array([sums[clusters == k].sum(axis=0) for k in range(K)])
     np.fill_diagonal(totals, -np.inf)
     following = totals.round(6).argmax(axis=1)  # round: rounding settles no tie
     weights = np.ones(M) if weights is None else weights

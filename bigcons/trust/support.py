@@ -112,8 +112,8 @@ class Halves(NamedTuple):
                     sample = Sample(half_labels, starts, counts[in_half], half_reliable)
                     tables = sample.tables(sizes.size, at_any_scale=True)
                     half_tree = grouping.merge_groups(*tables[2:], names=[name])[0][name]
-                    shared = common_objects(groups[order], tables[0])
-                    shares.append(reproduction(trees[name], half_tree, shared))
+                    overlaps = common_objects(groups[order], tables[0])
+                    shares.append(reproduction(trees[name], half_tree, overlaps))
                 listener.advance(1)
         if not shares:
             return Support(*np.full((2, len(trees[name].sides)), np.nan))
@@ -141,27 +141,27 @@ class Halves(NamedTuple):
         # pairs of objects in one cluster of both, and of each
         pairs_together = np.empty((3, len(self.pairs), len(names), limit))
         for (number, pair), (index, name) in product(enumerate(self.pairs), enumerate(names)):
-            shared, n_merged = np.zeros((G, G)), [0, 0]
+            overlaps, n_merged = np.zeros((G, G)), [0, 0]
             rows = np.arange(2 * G - 1), np.arange(2 * G - 1)  # of the nodes in the tables
-            np.add.at(shared, (placed[2 * number], placed[2 * number + 1]), 1.0)
+            np.add.at(overlaps, (placed[2 * number], placed[2 * number + 1]), 1.0)
             trees = pair[0].trees[name], pair[1].trees[name]
-            tables, totals = (shared, shared.T), (shared.sum(axis=1), shared.sum(axis=0))
-            joined = np.array([pairs_of(shared).sum(), *map(np.sum, map(pairs_of, totals))])
+            tables, totals = (overlaps, overlaps.T), (overlaps.sum(axis=1), overlaps.sum(axis=0))
+            n_pairs = np.array([pairs_of(overlaps).sum(), *map(np.sum, map(pairs_of, totals))])
             for K in range(max(limit, G), 0, -1):
                 halves = enumerate(zip(trees, tables, totals, rows, strict=True))
                 for half, (tree, table, sizes, row) in halves:
                     n_equal = np.count_nonzero(tree.heights[1:] < 1e-12)
                     for sides in tree.sides[n_merged[half] : max(G - K, n_equal)]:
-                        kept, merged = row[sides]
+                        kept, absorbed = row[sides]
                         row[G + n_merged[half]] = kept
-                        joined[0] += table[kept] @ table[merged]
-                        joined[1 + half] += sizes[kept] * sizes[merged]
+                        n_pairs[0] += table[kept] @ table[absorbed]
+                        n_pairs[1 + half] += sizes[kept] * sizes[absorbed]
                         for array in (table, sizes):
-                            array[kept] += array[merged]
-                            array[merged] = 0.0
+                            array[kept] += array[absorbed]
+                            array[absorbed] = 0.0
                         n_merged[half] += 1
                 if limit >= K:
-                    pairs_together[:, number, index, K - 1] = joined
+                    pairs_together[:, number, index, K - 1] = n_pairs
         in_both, in_one, in_other = pairs_together
         indices = adjusted_rand_of_pairs(in_both, in_one, in_other, pairs_of(groups.size))
         return np.asarray(np.maximum(indices.mean(axis=0), 0.0))
@@ -206,12 +206,12 @@ class Halves(NamedTuple):
         cuts = [
             [(tree, tree.cut_large(K, group_sizes, least)) for tree in half.trees.values()] for half in halves
         ]
-        counted = Weights(counts, np.repeat(counts, np.diff(offsets)), offsets)
+        weighting = Weights(counts, np.repeat(counts, np.diff(offsets)), offsets)
         objects = dict[bytes, np.ndarray]()
         for key, top in {top.tobytes(): top for half_cuts in cuts for _, top in half_cuts}.items():
             cluster_table = np.zeros((n := int(top.max()) + 1, table.shape[1]))
             np.add.at(cluster_table, top, table)
-            placement = Placement.fit(cluster_table.T, np.bincount(top, group_sizes, n), offsets, counted)
+            placement = Placement.fit(cluster_table.T, np.bincount(top, group_sizes, n), offsets, weighting)
             placement = replace(placement, prior=np.zeros(n))
             placed = placement.place(self.labels, np.append(top, -1)[groups])
             objects[key] = placed.clusters[rows]
@@ -226,10 +226,10 @@ class Halves(NamedTuple):
             ]
             for (in_one, first), (in_two, second) in zip(proposals[::2], proposals[1::2], strict=True):
                 is_shared = in_one & in_two
-                shared = np.bincount(clusters[is_shared], weights[is_shared], K)[:, None]
+                in_all = np.bincount(clusters[is_shared], weights[is_shared], K)[:, None]
                 triple = np.array([size_table, first, second])
                 # the mean share of the three in their intersection, and the same of independent ones
-                share = ratio(3.0 * shared, triple.sum(axis=0), 0.0)
+                share = ratio(3.0 * in_all, triple.sum(axis=0), 0.0)
                 chance = 3.0 * triple.prod(axis=0)
                 chance = ratio(chance, triple.sum(axis=0) * np.square(total), 0.0)
                 scores += ratio((share - chance).round(12), (1.0 - chance).round(12), float(K == 1))
@@ -255,21 +255,21 @@ def propose(
     (n,), -1 for none.
     """
     K = sizes.size
-    best, has_own, inside = np.full(K, -1.0), np.zeros(clusters.size, bool), np.zeros((K, K))
+    best, has_own, inner = np.full(K, -1.0), np.zeros(clusters.size, bool), np.zeros((K, K))
     for tree, top, placed in cuts:
         n, rows = int(top.max()) + 1, placed >= 0
         node_groups = node_sums(tree.sides, np.eye(n, dtype=bool)[top])
         clades = node_groups[tree.sides[len(top) - n :].T.ravel() if n > 1 else [-1]]
         objects = np.bincount(placed[rows] * K + clusters[rows], weights[rows], n * K).reshape(-1, K)
-        shared = clades @ objects
-        likeness = ratio(2.0 * shared, shared.sum(axis=1)[:, None] + sizes, 0.0).round(12)
+        overlaps = clades @ objects
+        likeness = ratio(2.0 * overlaps, overlaps.sum(axis=1)[:, None] + sizes, 0.0).round(12)
         nodes, highest = likeness.argmax(axis=0), likeness.max(axis=0)
         is_better = highest > best
         is_in = np.pad(clades[nodes], ((0, 0), (0, 1)))  # and of -1, in none
-        inside[is_better] = shared[nodes[is_better]]
+        inner[is_better] = overlaps[nodes[is_better]]
         has_own = np.where(is_better[clusters], is_in[clusters, placed], has_own)
         best = np.maximum(best, highest)
-    return has_own, np.column_stack([inside.sum(axis=1), inside.diagonal()[:, None] + inside])
+    return has_own, np.column_stack([inner.sum(axis=1), inner.diagonal()[:, None] + inner])
 
 
 def common_objects(groups: np.ndarray, other_groups: np.ndarray) -> np.ndarray:
@@ -280,22 +280,22 @@ def common_objects(groups: np.ndarray, other_groups: np.ndarray) -> np.ndarray:
     return table
 
 
-def reproduction(tree: Tree, other: Tree, shared: np.ndarray) -> np.ndarray:
+def reproduction(tree: Tree, other: Tree, counts: np.ndarray) -> np.ndarray:
     """Return how far clusters of another tree divide the objects of splits in the same two sides, (G - 1,).
 
-    ``shared`` (G, H): objects that the groups of the two have in common. With sides X and Y of a split and a
+    ``counts`` (G, H): objects that the groups of the two have in common. With sides X and Y of a split and a
     cluster N of the other tree, the smaller of the Jaccard indices of X and N, and of Y and what N leaves of
     X and Y; the largest over N, and over which side is X. O(G H) time; 0 if the other tree has one group.
     """
     sides = tree.sides
-    table = node_sums(other.sides, node_sums(sides, shared).T).T
+    table = node_sums(other.sides, node_sums(sides, counts).T).T
     best = np.zeros(len(sides))
     if table.shape[1] == 1:
         return best
-    n_objects, inside = table[:, -1:], table[:, :-1]
-    sizes = inside[-1]
+    n_objects, inner = table[:, -1:], table[:, :-1]
+    sizes = inner[-1]
     for near, far in (sides.T, sides.T[::-1]):
-        in_near, in_far = inside[near], inside[far]
+        in_near, in_far = inner[near], inner[far]
         near_match = in_near / np.maximum(n_objects[near] + sizes - in_near, 1.0)
         far_match = (n_objects[far] - in_far) / np.maximum(n_objects[far] + n_objects[near] - in_near, 1.0)
         best = np.maximum(best, np.minimum(near_match, far_match).max(axis=1))

@@ -264,7 +264,7 @@ def test_open_engine__waits_for_a_scheduler_that_is_busy(scheduler_process):
     process, client = scheduler_process
     process.send_signal(signal.SIGSTOP)
     threading.Timer(1.0, process.send_signal, [signal.SIGCONT]).start()
-    with connect(client.scheduler.address, refused=0.3) as engine:
+    with connect(client.scheduler.address, grace=0.3) as engine:
         assert engine.client.status == "running"
 
 

@@ -177,7 +177,7 @@ def test_open_engine__connects_to_an_address_and_leaves_nothing_open():
 def test_open_engine__says_in_one_line_that_nobody_answers(address):
     with (
         pytest.raises(InvalidInputError, match="not answer as a Dask scheduler") as caught,
-        connect(address, refused=0.5),
+        connect(address, grace=0.5),
     ):
         pass
     assert "\n" not in str(caught.value)
