@@ -111,8 +111,8 @@ def text(path: str, words: str, classes: str) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.preprocessing import normalize
 
-    found = loadmat(Path(os.environ["BIGCONS_DATA"]) / path)
-    counts, truth = found[words].tocsr(), found[classes].ravel()
+    arrays = loadmat(Path(os.environ["BIGCONS_DATA"]) / path)
+    counts, truth = arrays[words].tocsr(), arrays[classes].ravel()
     if counts.shape[0] != truth.size:
         counts = counts.T.tocsr()
     reduced = TruncatedSVD(50, random_state=0).fit_transform(TfidfTransformer().fit_transform(counts))
@@ -204,16 +204,16 @@ def mixed_labels(x: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     from sklearn.cluster import AgglomerativeClustering
     from sklearn.mixture import GaussianMixture
 
-    which, k, seed = draw.integers(4), int(draw.integers(2, 21)), int(draw.integers(2**31))
+    kind, k, seed = draw.integers(4), int(draw.integers(2, 21)), int(draw.integers(2**31))
     labels = np.full(len(x), -1)
-    if which == 0:
+    if kind == 0:
         return kmeans_labels(x, 2, 20, draw)
-    rows = np.sort(draw.choice(len(x), min(len(x), 1000 if which == 1 else 500), replace=False))
+    rows = np.sort(draw.choice(len(x), min(len(x), 1000 if kind == 1 else 500), replace=False))
     k = min(k, len(rows) // 2)
-    if which == 1:
+    if kind == 1:
         model: Any = GaussianMixture(k, covariance_type="diag", n_init=1, random_state=seed, reg_covar=1e-3)
     else:
-        model = AgglomerativeClustering(k, linkage="average" if which == 2 else "ward")
+        model = AgglomerativeClustering(k, linkage="average" if kind == 2 else "ward")
     labels[rows] = model.fit_predict(x[rows])
     return labels
 
@@ -247,8 +247,8 @@ def ensemble_of(kind: str, x: np.ndarray, seed: int) -> np.ndarray:
         labels[draw.random(labels.shape) < 0.6] = -1
     if kind == "useless":
         for u in draw.choice(N_PARTITIONS, N_PARTITIONS // 4, replace=False):
-            seen = labels[:, u] >= 0
-            labels[seen, u] = draw.integers(int(draw.integers(2, 21)), size=int(seen.sum()))
+            is_labeled = labels[:, u] >= 0
+            labels[is_labeled, u] = draw.integers(int(draw.integers(2, 21)), size=int(is_labeled.sum()))
     return labels
 
 
@@ -256,8 +256,8 @@ def pool(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels (n, 100) and the classes (n,) of a pool of base clusterings."""
     from scipy.io import loadmat
 
-    found = loadmat(Path(os.environ["BIGCONS_DATA"]) / "pools" / f"{name}.mat")
-    return found["members"].astype(np.int16) - 1, np.unique(found["gt"], return_inverse=True)[1].ravel()
+    arrays = loadmat(Path(os.environ["BIGCONS_DATA"]) / "pools" / f"{name}.mat")
+    return arrays["members"].astype(np.int16) - 1, np.unique(arrays["gt"], return_inverse=True)[1].ravel()
 
 
 def classes_of(name: str, seed: int) -> np.ndarray:
@@ -284,8 +284,8 @@ def kept_ensemble(name: str, kind: str, seed: int, folder: Path | None) -> tuple
     """Return labels and classes of an ensemble, read from ``folder`` if they were made before."""
     path = folder / f"{name}.{kind}.{seed}.npz" if folder else None
     if path and path.exists():
-        with np.load(path) as found:
-            return found["labels"], found["classes"]
+        with np.load(path) as arrays:
+            return arrays["labels"], arrays["classes"]
     labels, classes = made(name, kind, seed)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -359,16 +359,16 @@ def spectral(labels: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
     from sklearn.cluster import SpectralClustering
 
     h = one_hot(labels)
-    seen = (labels >= 0).astype(np.float32)
-    similarity = np.asarray((h @ h.T).todense()) / np.maximum(seen @ seen.T, 1)
+    is_labeled = (labels >= 0).astype(np.float32)
+    similarity = np.asarray((h @ h.T).todense()) / np.maximum(is_labeled @ is_labeled.T, 1)
     model = SpectralClustering(n_clusters, affinity="precomputed", random_state=seed)
     return model.fit_predict(similarity)
 
 
 def coassociation(labels: np.ndarray, weights: Any = 1.0) -> np.ndarray:
     """Return the co-association (n, n), base clusters weighed, of the partitions that label both objects."""
-    h, seen = one_hot(labels).toarray().astype(np.float32), (labels >= 0).astype(np.float32)
-    return (h * np.float32(weights)) @ h.T / np.maximum(seen @ seen.T, 1)
+    h, is_labeled = one_hot(labels).toarray().astype(np.float32), (labels >= 0).astype(np.float32)
+    return (h * np.float32(weights)) @ h.T / np.maximum(is_labeled @ is_labeled.T, 1)
 
 
 def average_link(similarity: np.ndarray, n_clusters: int) -> np.ndarray:
@@ -388,9 +388,9 @@ def eac(labels: np.ndarray, n_clusters: int, _seed: int) -> np.ndarray:
 def lwea(labels: np.ndarray, n_clusters: int, _seed: int) -> np.ndarray:
     """Twenty lines: the same, base clusters weighed by their entropy (Huang, Wang and Lai, 2018)."""
     h = one_hot(labels)
-    of = np.repeat(np.arange(labels.shape[1]), labels.max(axis=0) + 1)
+    owner = np.repeat(np.arange(labels.shape[1]), labels.max(axis=0) + 1)
     overlaps = (h.T @ h).toarray()
-    totals = np.column_stack([overlaps[:, of == u].sum(axis=1) for u in range(labels.shape[1])])[:, of]
+    totals = np.column_stack([overlaps[:, owner == u].sum(axis=1) for u in range(labels.shape[1])])[:, owner]
     shares = overlaps / np.maximum(totals, 1)
     entropy = -(shares * np.log2(np.where(shares > 0, shares, 1))).sum(axis=1)
     return average_link(coassociation(labels, np.exp(-entropy / (0.4 * labels.shape[1]))), n_clusters)
@@ -462,33 +462,33 @@ def contenders(peers: Path | None) -> dict[str, Solver]:
     def own(labels: np.ndarray, n_clusters: int, seed: int, *, solve: Callable[..., np.ndarray]) -> Any:
         return solve(labels, n_clusters, seed), None
 
-    found: dict[str, Solver] = {
+    solvers: dict[str, Solver] = {
         name: partial(ours, method=name) for name in METHODS if name not in LEFT_OUT
     } | {name: partial(ours, method=method, **parameters) for name, (method, parameters) in VARIANTS.items()}
-    found |= {name: partial(own, solve=solve) for name, solve in DO_IT_YOURSELF.items()}
-    return found | (accuracy_peers.solvers(peers) if peers else {})
+    solvers |= {name: partial(own, solve=solve) for name, solve in DO_IT_YOURSELF.items()}
+    return solvers | (accuracy_peers.solvers(peers) if peers else {})
 
 
-def taking_part(solvers: Mapping[str, Solver], asked: Iterable[str] | None) -> dict[str, Solver]:
+def taking_part(solvers: Mapping[str, Solver], names: Iterable[str] | None) -> dict[str, Solver]:
     """Return the contenders asked for, or all; those that their method refuses are named and left out."""
-    found = {}
-    for name in asked or solvers:
+    accepted = {}
+    for name in names or solvers:
         reason = refusal(*VARIANTS[name]) if name in VARIANTS else None
         if name not in solvers:
             reason = "there is no such contender"
         if reason:
             print(f"{name} left out: {reason}")
         else:
-            found[name] = solvers[name]
-    return found
+            accepted[name] = solvers[name]
+    return accepted
 
 
 def as_text(labels: np.ndarray) -> str:
     """Return labels as characters, clusters numbered as they first appear; "/" for negative ones."""
-    seen = labels >= 0
-    _, first, clusters = np.unique(labels[seen], return_index=True, return_inverse=True)
+    is_labeled = labels >= 0
+    _, first, clusters = np.unique(labels[is_labeled], return_index=True, return_inverse=True)
     numbers = np.full(labels.size, -1)
-    numbers[seen] = np.argsort(np.argsort(first))[clusters]
+    numbers[is_labeled] = np.argsort(np.argsort(first))[clusters]
     return "".join(map(chr, numbers + ord("0")))
 
 
@@ -503,26 +503,26 @@ def rows_of(
     """Yield a row for each contender on one ensemble, and the labels found, as text."""
     labels, classes = kept_ensemble(name, kind, seed, ensembles)
     n_clusters = int(classes.max()) + 1
-    seen = (labels >= 0).any(axis=1)
+    is_labeled = (labels >= 0).any(axis=1)
     order = generator(seed, f"accuracy.order.{name}.{kind}").permutation(len(labels))
-    given, found = labels[order], np.empty(len(labels), int)
+    shuffled, clusters = labels[order], np.empty(len(labels), int)
     for contender, solve in solvers.items():
         began = time.process_time()
         row = {"data": name, "kind": kind, "seed": seed, "contender": contender, "classes": n_clusters}
         try:
-            found[order], elsewhere = solve(given, n_clusters, seed)
+            clusters[order], elsewhere = solve(shuffled, n_clusters, seed)
         except Exception as error:  # a refusal counts as a result
             yield row | {"ari": 0.0, "nmi": 0.0, "refused": f"{type(error).__name__}: {error}"[:200]}, None
             continue
         seconds = elsewhere or time.process_time() - began
-        found[~seen] = -1
+        clusters[~is_labeled] = -1
         row |= {
-            "ari": round(float(adjusted_rand(classes[seen], found[seen])), 4),
-            "nmi": round(float(nmi(classes[seen], found[seen])), 4),
-            "clusters": int(np.unique(found[seen]).size),
+            "ari": round(float(adjusted_rand(classes[is_labeled], clusters[is_labeled])), 4),
+            "nmi": round(float(nmi(classes[is_labeled], clusters[is_labeled])), 4),
+            "clusters": int(np.unique(clusters[is_labeled]).size),
             "seconds": round(seconds, 3),
         }
-        yield row, as_text(found)
+        yield row, as_text(clusters)
 
 
 KEY = ("data", "kind", "seed", "contender")
@@ -560,13 +560,13 @@ def main() -> None:
     out = arguments.out or Path(__file__).parent / "results" / "accuracy.jsonl"
     at_hand = data_at_hand()
     data = arguments.data or [name for group in arguments.groups for name in GROUPS[group] if name in at_hand]
-    kinds, seeds, asked = (*arguments.kinds, "pool", "louvain"), arguments.seeds, arguments.contenders
+    kinds, seeds, names = (*arguments.kinds, "pool", "louvain"), arguments.seeds, arguments.contenders
     if arguments.smallest:
         out, kinds, seeds = None, ("halves-10", "pool", "louvain"), 1
         data = [name for name in ("blobs-5", "iris", "Ecoli", "GLIOMA", "network-0.1") if name in at_hand]
-        asked = ["tree", "hbgf", "eac-average local", "LWEA in NumPy", "same in every run"]
+        names = ["tree", "hbgf", "eac-average local", "LWEA in NumPy", "same in every run"]
     warnings.simplefilter("ignore")
-    solvers = taking_part(contenders(arguments.peers), asked)
+    solvers = taking_part(contenders(arguments.peers), names)
     rows: list[dict[str, Any]] = []
     if out:
         without(labels_beside(out), arguments.again)
@@ -580,13 +580,13 @@ def main() -> None:
                 if kind in kinds
                 and (name, kind, seed, contender) not in done
                 and (name in NETWORKS or contender not in NUMBER_UNKNOWN)
-                and (seed == 0 or asked or contender not in SLOW)
+                and (seed == 0 or names or contender not in SLOW)
             }
-            for row, found in rows_of(name, kind, seed, todo, arguments.ensembles) if todo else ():
+            for row, labels in rows_of(name, kind, seed, todo, arguments.ensembles) if todo else ():
                 rows.append(row)
                 if out:
-                    if found is not None:
-                        append(labels_beside(out), {what: row[what] for what in KEY} | {"labels": found})
+                    if labels is not None:
+                        append(labels_beside(out), {what: row[what] for what in KEY} | {"labels": labels})
                     append(out, row)
     show(report(rows, VIEWS))
 

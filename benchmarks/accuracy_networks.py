@@ -42,16 +42,16 @@ def communities(n_nodes: int, inner: np.ndarray, draw: np.random.Generator) -> n
     sizes = sizes[: int(np.searchsorted(np.cumsum(sizes), n_nodes)) + 1]
     sizes[-1] -= sizes.sum() - n_nodes
     if sizes[-1] < SIZES[0] and sizes.size > 1:  # the rest of the nodes, one each to the others
-        rest, sizes = sizes[-1], sizes[:-1]
-        sizes += np.bincount(np.arange(rest) % sizes.size, minlength=sizes.size)
+        n_rest, sizes = sizes[-1], sizes[:-1]
+        sizes += np.bincount(np.arange(n_rest) % sizes.size, minlength=sizes.size)
     free = sizes.copy()
-    found = np.empty(n_nodes, int)
+    labels = np.empty(n_nodes, int)
     for node in np.argsort(-inner, kind="stable"):  # the most demanding first
         p = np.where(sizes > inner[node], free, 0)
         p = p if p.any() else free
-        found[node] = draw.choice(sizes.size, p=p / p.sum())
-        free[found[node]] -= 1
-    return found
+        labels[node] = draw.choice(sizes.size, p=p / p.sum())
+        free[labels[node]] -= 1
+    return labels
 
 
 def paired(stubs: np.ndarray, community: np.ndarray, inside: bool, draw: np.random.Generator) -> np.ndarray:
@@ -97,29 +97,29 @@ def network(n_nodes: int, mixing: float, seed: int) -> tuple[Any, np.ndarray]:
 def moved(indptr, indices, links, degrees, resolution, order):
     """Return the communities (n,) after nodes moved, one by one in ``order``, until none gains."""
     n = degrees.size
-    found, totals, shared = np.arange(n), degrees.copy(), np.zeros(n)
+    labels, totals, shared = np.arange(n), degrees.copy(), np.zeros(n)
     scale = resolution / degrees.sum()
     has_moved = True
     while has_moved:
         has_moved = False
         for node in order:
-            own = found[node]
-            totals[own] -= degrees[node]
+            current = labels[node]
+            totals[current] -= degrees[node]
             for at in range(indptr[node], indptr[node + 1]):
                 if indices[at] != node:
-                    shared[found[indices[at]]] += links[at]
-            best, most = own, shared[own] - scale * degrees[node] * totals[own]
+                    shared[labels[indices[at]]] += links[at]
+            best, most = current, shared[current] - scale * degrees[node] * totals[current]
             for at in range(indptr[node], indptr[node + 1]):
-                other = found[indices[at]]
+                other = labels[indices[at]]
                 gain = shared[other] - scale * degrees[node] * totals[other]
                 if gain > most + 1e-9:
                     best, most = other, gain
             for at in range(indptr[node], indptr[node + 1]):
-                shared[found[indices[at]]] = 0.0
-            found[node] = best
+                shared[labels[indices[at]]] = 0.0
+            labels[node] = best
             totals[best] += degrees[node]
-            has_moved |= best != own
-    return found
+            has_moved |= best != current
+    return labels
 
 
 def louvain(graph: Any, resolution: float, draw: np.random.Generator) -> np.ndarray:
@@ -128,11 +128,11 @@ def louvain(graph: Any, resolution: float, draw: np.random.Generator) -> np.ndar
     while True:
         degrees = np.asarray(graph.sum(axis=1)).ravel()
         order = draw.permutation(degrees.size)
-        found = moved(graph.indptr, graph.indices, graph.data, degrees, resolution, order)
-        found = np.unique(found, return_inverse=True)[1]
-        labels = found[labels]
-        joins = sparse.csr_matrix((np.ones(found.size), (np.arange(found.size), found)))
-        if joins.shape[1] == found.size:
+        groups = moved(graph.indptr, graph.indices, graph.data, degrees, resolution, order)
+        groups = np.unique(groups, return_inverse=True)[1]
+        labels = groups[labels]
+        joins = sparse.csr_matrix((np.ones(groups.size), (np.arange(groups.size), groups)))
+        if joins.shape[1] == groups.size:
             return labels
         graph = (joins.T @ graph @ joins).tocsr()
 

@@ -32,13 +32,13 @@ def repeated(
     labels: np.ndarray, classes: np.ndarray, solve: Solver, repeats: int, draw: np.random.Generator | None
 ) -> list[float]:
     """Return the adjusted Rand indices from other random states, with ``draw`` of partitions drawn again."""
-    found = []
+    scores = []
     for state in range(repeats):
-        taken = labels if draw is None else labels[:, draw.integers(labels.shape[1], size=labels.shape[1])]
-        clusters, _ = solve(taken, int(classes.max()) + 1, state)
-        seen = (taken >= 0).any(axis=1)
-        found.append(round(float(adjusted_rand(classes[seen], clusters[seen])), 4))
-    return found
+        sample = labels if draw is None else labels[:, draw.integers(labels.shape[1], size=labels.shape[1])]
+        clusters, _ = solve(sample, int(classes.max()) + 1, state)
+        is_labeled = (sample >= 0).any(axis=1)
+        scores.append(round(float(adjusted_rand(classes[is_labeled], clusters[is_labeled])), 4))
+    return scores
 
 
 def main() -> None:
@@ -56,18 +56,18 @@ def main() -> None:
         data, kinds, repeats, names = ["blobs-5"], ["halves-10"], 2, ["scaled SVD"]
     warnings.simplefilter("ignore")
     solvers = taking_part(contenders(None), names)
-    kept = not arguments.smallest and arguments.out.exists()
-    rows: list[dict[str, Any]] = json.loads(arguments.out.read_text()) if kept else []
+    is_kept = not arguments.smallest and arguments.out.exists()
+    rows: list[dict[str, Any]] = json.loads(arguments.out.read_text()) if is_kept else []
     done = {(row["data"], row["kind"], row["contender"]) for row in rows}
     for kind in kinds:
         for name in data:
             for contender, solve in solvers.items():
                 if (name, kind, contender) in done:
                     continue
-                given = *kept_ensemble(name, kind, 0, arguments.ensembles), solve, repeats
+                inputs = *kept_ensemble(name, kind, 0, arguments.ensembles), solve, repeats
                 row = {"data": name, "kind": kind, "contender": contender}
-                row["states"] = repeated(*given, None)
-                row["drawn"] = repeated(*given, generator(0, f"accuracy.noise.{name}.{kind}"))
+                row["states"] = repeated(*inputs, None)
+                row["drawn"] = repeated(*inputs, generator(0, f"accuracy.noise.{name}.{kind}"))
                 rows.append(row)
                 if not arguments.smallest:
                     lines = ",\n".join(json.dumps(row) for row in rows)

@@ -77,8 +77,8 @@ def solve_with(package: str, method: str, labels: Any, n_clusters: int, seed: in
     if package == "ensembleclustering":
         from ensembleclustering import cluster_ensembles
 
-        given = np.where(labels < 0, np.nan, labels.astype(float)).T
-        return cluster_ensembles(given, nclass=n_clusters, solver=method, random_state=seed)
+        rows = np.where(labels < 0, np.nan, labels.astype(float)).T
+        return cluster_ensembles(rows, nclass=n_clusters, solver=method, random_state=seed)
     if package == "pce":
         import importlib
         import types
@@ -90,10 +90,10 @@ def solve_with(package: str, method: str, labels: Any, n_clusters: int, seed: in
                 sys.modules[name].__path__ = [str(home.joinpath(*name.split(".")))]
         function = getattr(importlib.import_module(f"pce.consensus.{method}"), method)
         chosen = {"nClusters": n_clusters, "nBase": labels.shape[1], "nRepeat": 1, "seed": seed}
-        found = np.asarray(function(filled, **chosen)[0][0]).ravel()
-        if np.unique(found).size == 1:
+        clusters = np.asarray(function(filled, **chosen)[0][0]).ravel()
+        if np.unique(clusters).size == 1:
             raise RuntimeError("one cluster: an exception of the method, turned into zeros")
-        return found
+        return clusters
     raise KeyError(package)
 
 
@@ -114,14 +114,14 @@ def serve(package: str) -> None:
         try:
             labels = np.load(request["labels"])
             began, wall = time.process_time(), time.perf_counter()
-            found = solve_with(package, request["method"], labels, request["n_clusters"], request["seed"])
+            clusters = solve_with(package, request["method"], labels, request["n_clusters"], request["seed"])
             answer = {
                 "error": None,
                 "seconds": time.process_time() - began,
                 "wall": time.perf_counter() - wall,
                 "peak": peak_memory(),
             }
-            np.save(request["found"], np.asarray(found).ravel().astype(np.int64))
+            np.save(request["found"], np.asarray(clusters).ravel().astype(np.int64))
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:200]}
         print(json.dumps(answer), file=answers, flush=True)
@@ -151,10 +151,10 @@ class Peer:
                 text=True,
                 env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
             )
-        given, found = (Path(self.scratch.name) / name for name in ("labels.npy", "found.npy"))
-        np.save(given, labels)
-        request = {"method": method, "labels": str(given), "n_clusters": n_clusters, "seed": seed}
-        print(json.dumps(request | {"found": str(found)}), file=self.process.stdin, flush=True)
+        labels_path, clusters_path = (Path(self.scratch.name) / name for name in ("labels.npy", "found.npy"))
+        np.save(labels_path, labels)
+        request = {"method": method, "labels": str(labels_path), "n_clusters": n_clusters, "seed": seed}
+        print(json.dumps(request | {"found": str(clusters_path)}), file=self.process.stdin, flush=True)
         if not select.select([self.process.stdout], [], [], TIMEOUT)[0]:
             self.process.kill()
             self.process.wait()
@@ -165,7 +165,7 @@ class Peer:
         answer = json.loads(line)
         if answer["error"]:
             raise RuntimeError(answer["error"])
-        return np.load(found), answer["seconds"]
+        return np.load(clusters_path), answer["seconds"]
 
 
 def solvers(folder: Path) -> dict[str, Any]:
@@ -185,9 +185,9 @@ def solvers(folder: Path) -> dict[str, Any]:
 def install(folder: Path, packages: list[str], pythons: Path | None) -> None:
     for package in packages:
         version, requirements, _ = PACKAGES[package]
-        found = sorted(pythons.glob(f"{version}*/bin/python")) if pythons else []
+        paths = sorted(pythons.glob(f"{version}*/bin/python")) if pythons else []
         subprocess.run(
-            [found[-1] if found else f"python{version}", "-m", "venv", folder / package], check=True
+            [paths[-1] if paths else f"python{version}", "-m", "venv", folder / package], check=True
         )
         pip = [folder / package / "bin" / "pip", "install", "--quiet"]
         is_installed = all(subprocess.run([*pip, *of_one]).returncode == 0 for of_one in requirements)

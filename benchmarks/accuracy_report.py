@@ -88,7 +88,7 @@ class Scores(NamedTuple):
     @classmethod
     def of(cls, cells: Mapping[Key, Mapping[str, Any]], names: Iterable[str]) -> Scores:
         names = sorted(names)
-        keys = sorted(key for key, found in cells.items() if set(names) <= set(found))
+        keys = sorted(key for key, scores in cells.items() if set(names) <= set(scores))
         ari, nmi, seconds, clusters, classes = (
             np.array([[cells[key][name].get(what, np.nan) for name in names] for key in keys], float)
             for what in ("ari", "nmi", "seconds", "clusters", "classes")
@@ -106,8 +106,8 @@ class Scores(NamedTuple):
     def of_data(self, table: np.ndarray) -> tuple[list[str], np.ndarray]:
         """Return the data sets and a table's means over the ensembles of each."""
         data = sorted({key[0] for key in self.keys})
-        of = np.array([key[0] for key in self.keys])
-        return data, np.array([table[of == name].mean(axis=0) for name in data])
+        data_of_row = np.array([key[0] for key in self.keys])
+        return data, np.array([table[data_of_row == name].mean(axis=0) for name in data])
 
 
 # ------------------------------------------------------------------------------------------------ tests
@@ -134,9 +134,9 @@ def against_default(scores: Scores) -> dict[str, float]:
     """Return the corrected p-value of each contender's difference from the default, over data sets."""
     _, means = scores.of_data(scores.ari)
     others = [name for name in scores.names if name != DEFAULT]
-    own = means[:, scores.names.index(DEFAULT)]
-    found = holm([wilcoxon_p(own, means[:, scores.names.index(name)]) for name in others])
-    return dict(zip(others, found.tolist(), strict=True))
+    ours = means[:, scores.names.index(DEFAULT)]
+    p_values = holm([wilcoxon_p(ours, means[:, scores.names.index(name)]) for name in others])
+    return dict(zip(others, p_values.tolist(), strict=True))
 
 
 def alike(scores: Scores, names: list[str]) -> list[tuple[int, int]]:
@@ -186,20 +186,20 @@ def table_of(scores: Scores) -> dict[str, Any]:
 def default_by(scores: Scores, part: int) -> dict[str, Any]:
     """Return how the default stands on each data set (``part`` 0) or kind of ensemble (1)."""
     at, ranks, shortfall = scores.names.index(DEFAULT), scores.ranks(), scores.shortfall()
-    found = {}
+    table = {}
     for value in sorted({key[part] for key in scores.keys}):
-        of = np.array([key[part] == value for key in scores.keys])
-        means = scores.ari[of].mean(axis=0)
-        found[value] = {
-            "ensembles": int(of.sum()),
+        is_part = np.array([key[part] == value for key in scores.keys])
+        means = scores.ari[is_part].mean(axis=0)
+        table[value] = {
+            "ensembles": int(is_part.sum()),
             "ARI": round(float(means[at]), 3),
             "best": scores.names[int(means.argmax())],
             "its ARI": round(float(means.max()), 3),
-            "mean rank": round(float(ranks[of, at].mean()), 1),
-            "shortfall": round(float(shortfall[of, at].mean()), 3),
-            "worst": round(float(shortfall[of, at].max()), 3),
+            "mean rank": round(float(ranks[is_part, at].mean()), 1),
+            "shortfall": round(float(shortfall[is_part, at].mean()), 3),
+            "worst": round(float(shortfall[is_part, at].max()), 3),
         }
-    return found
+    return table
 
 
 def cells_of(rows: list[dict[str, Any]], data: Iterable[str]) -> dict[Key, dict[str, dict[str, Any]]]:
@@ -214,8 +214,8 @@ def group_of(rows: list[dict[str, Any]], data: Iterable[str]) -> dict[str, Any]:
     """Return the tables of one group of data sets, and how the default stands in them."""
     cells = cells_of(rows, data)
     counts: dict[str, int] = {}
-    for found in cells.values():
-        for name in found:
+    for by_name in cells.values():
+        for name in by_name:
             counts[name] = counts.get(name, 0) + 1
     once = sum(key[2] == 0 for key in cells)
     tables = {
@@ -229,9 +229,9 @@ def group_of(rows: list[dict[str, Any]], data: Iterable[str]) -> dict[str, Any]:
             continue
         result[title] = table_of(scores) | {"not in it": {}}
         for name in sorted(set(counts) - set(names)):
-            shared = [found for found in cells.values() if {name, DEFAULT} <= set(found)]
+            shared = [by_name for by_name in cells.values() if {name, DEFAULT} <= set(by_name)]
             result[title]["not in it"][name] = {"ensembles": counts[name]} | {
-                who: round(float(np.mean([found[who]["ari"] for found in shared])), 4)
+                who: round(float(np.mean([by_name[who]["ari"] for by_name in shared])), 4)
                 for who in ((name, DEFAULT) if shared else ())
             }
         if DEFAULT in names:
@@ -260,9 +260,9 @@ def rescored(
         name, seed = row["data"], row["seed"]
         if (name, seed) not in classes:
             classes = {(name, seed): classes_of(name, seed)}
-        found = as_labels(row["labels"])
-        seen = found >= 0
-        score = float(measure(classes[name, seed][seen], found[seen]))
+        clusters = as_labels(row["labels"])
+        is_labeled = clusters >= 0
+        score = float(measure(classes[name, seed][is_labeled], clusters[is_labeled]))
         yield {what: row[what] for what in ("data", "kind", "seed", "contender")} | {"ari": score}
 
 
@@ -273,49 +273,49 @@ def attainable(rows: list[dict[str, Any]], data: Iterable[str], names: Iterable[
     """
     scores = Scores.of(cells_of(rows, data), names)
     shortfall, parts = scores.shortfall(), {"kind": 1, "data set": 0}
-    found = {"default": shortfall[:, scores.names.index(DEFAULT)].mean(), "all": shortfall.mean(axis=0).min()}
+    table = {"default": shortfall[:, scores.names.index(DEFAULT)].mean(), "all": shortfall.mean(axis=0).min()}
     for what, part in parts.items():
-        of = np.array([key[part] for key in scores.keys])
-        found[what] = sum(shortfall[of == value].sum(axis=0).min() for value in set(of)) / of.size
-    return {what: round(float(value), 4) for what, value in found.items()}
+        values = np.array([key[part] for key in scores.keys])
+        table[what] = sum(shortfall[values == value].sum(axis=0).min() for value in set(values)) / values.size
+    return {what: round(float(value), 4) for what, value in table.items()}
 
 
 def by_noise(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Return by how much the best of many results of a contender is above their mean, by `accuracy_noise`."""
-    found: dict[str, dict[str, float]] = {}
+    table: dict[str, dict[str, float]] = {}
     for name in dict.fromkeys(row["contender"] for row in rows):
-        own = [row for row in rows if row["contender"] == name]
-        found[name] = {
-            what: round(float(np.mean([max(row[what]) - np.mean(row[what]) for row in own])), 4)
+        series = [row for row in rows if row["contender"] == name]
+        table[name] = {
+            what: round(float(np.mean([max(row[what]) - np.mean(row[what]) for row in series])), 4)
             for what in ("states", "drawn")
-        } | {"ensembles": len(own), "repeats": len(own[0]["states"])}
-    return found
+        } | {"ensembles": len(series), "repeats": len(series[0]["states"])}
+    return table
 
 
 # ---------------------------------------------------------------------------------------------- showing
 
 
-def summary_lines(found: dict[str, Any]) -> list[str]:
+def summary_lines(groups: dict[str, Any]) -> list[str]:
     """Return the mean ARI of each contender on each group in Markdown, those on most groups first."""
-    tables = {group: tables["every contender"]["contenders"] for group, tables in found.items()}
-    of = {
+    tables = {group: tables["every contender"]["contenders"] for group, tables in groups.items()}
+    means = {
         name: [tables[group][name]["ari"] if name in tables[group] else np.nan for group in tables]
         for name in {name: None for table in tables.values() for name in table}
     }
     lines = ["| contender |" + "".join(f" {group} |" for group in tables), "|---" * (len(tables) + 1) + "|"]
-    for name in sorted(of, key=lambda name: (np.isnan(of[name]).sum(), -np.nanmean(of[name]))):
-        values = (" |" if np.isnan(value) else f" {value:.3f} |" for value in of[name])
+    for name in sorted(means, key=lambda name: (np.isnan(means[name]).sum(), -np.nanmean(means[name]))):
+        values = (" |" if np.isnan(value) else f" {value:.3f} |" for value in means[name])
         lines.append(f"| {f'**{name}**' if name == DEFAULT else name} |" + "".join(values))
     return lines
 
 
-def table_lines(found: dict[str, Any]) -> list[str]:
+def table_lines(table: dict[str, Any]) -> list[str]:
     """Return a table of contenders in Markdown."""
     lines = [
         "| contender | ARI | NMI | mean rank | shortfall | worst | p | clusters | seconds | refused |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, row in found["contenders"].items():
+    for name, row in table["contenders"].items():
         p, clusters, seconds = (
             "" if row[what] is None else f"{row[what]:.{digits}f}"
             for what, digits in (("p", 3), ("clusters", 2), ("seconds", 3))
@@ -328,18 +328,18 @@ def table_lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def default_lines(found: dict[str, Any], what: str) -> list[str]:
-    columns = list(next(iter(found.values())))
+def default_lines(table: dict[str, Any], what: str) -> list[str]:
+    columns = list(next(iter(table.values())))
     lines = [f"| {what} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    return lines + [f"| {name} | {' | '.join(str(v) for v in row.values())} |" for name, row in found.items()]
+    return lines + [f"| {name} | {' | '.join(str(v) for v in row.values())} |" for name, row in table.items()]
 
 
-def markdown(found: dict[str, Any], details: bool = True) -> str:
+def markdown(groups: dict[str, Any], details: bool = True) -> str:
     """Return all tables of groups as Markdown, with ``details`` those of the default by data set and kind."""
-    lines = ["## Mean ARI by group", "", *summary_lines(found), ""]
-    for group, tables in found.items():
-        for which, part in tables.items():
-            title = f"{group.capitalize()}, {which}"
+    lines = ["## Mean ARI by group", "", *summary_lines(groups), ""]
+    for group, tables in groups.items():
+        for selection, part in tables.items():
+            title = f"{group.capitalize()}, {selection}"
             seeds = f"seed{'s' * (len(part['seeds']) > 1)} {', '.join(map(str, part['seeds']))}"
             lines += [
                 f"## {title}",
@@ -360,7 +360,7 @@ def markdown(found: dict[str, Any], details: bool = True) -> str:
     return "\n".join(lines)
 
 
-def attainable_lines(found: dict[str, Any], noise: dict[str, Any]) -> list[str]:
+def attainable_lines(halves: dict[str, Any], noise: dict[str, Any]) -> list[str]:
     """Return what part of the shortfall is attainable, in words."""
     repeats = next(iter(noise.values()))["repeats"]
     lines = ["## What shortfall is attainable", ""]
@@ -375,13 +375,13 @@ def attainable_lines(found: dict[str, Any], noise: dict[str, Any]) -> list[str]:
     lines += ["have these mean shortfalls:", ""]
     lines += ["| group | default | one contender for all | one for each kind | one for each data set |"]
     lines += ["|---|---|---|---|---|"]
-    for half, row in found.items():
+    for half, row in halves.items():
         lines += [f"| {half} | {' | '.join(f'{value:.3f}' for value in row.values())} |"]
     return [*lines, ""]
 
 
-def show(found: dict[str, Any]) -> None:
-    print(markdown(found, details=False))
+def show(groups: dict[str, Any]) -> None:
+    print(markdown(groups, details=False))
 
 
 def draw_ranks(scores: Scores, path: Path) -> None:
@@ -390,18 +390,18 @@ def draw_ranks(scores: Scores, path: Path) -> None:
 
     ranks = scores.ranks().mean(axis=0)
     by_rank = [scores.names[i] for i in np.argsort(ranks)]
-    shown = [
+    names = [
         name for i, name in enumerate(by_rank) if i < IN_DIAGRAM or name in (DEFAULT, "pcc", "EAC by SciPy")
     ]
-    at = [float(ranks[scores.names.index(name)]) for name in shown]
-    ari = [float(scores.ari[:, scores.names.index(name)].mean()) for name in shown]
-    runs, half = alike(scores, shown), (len(shown) + 1) // 2
+    at = [float(ranks[scores.names.index(name)]) for name in names]
+    ari = [float(scores.ari[:, scores.names.index(name)].mean()) for name in names]
+    runs, half = alike(scores, names), (len(names) + 1) // 2
     low, high = np.floor(min(at)), np.ceil(max(at))
     bars = 0.35 * len(runs) + 0.6
     figure, axes = plt.subplots(figsize=(9, 0.24 * (half + bars) + 1), layout="constrained")
-    for i, (name, rank) in enumerate(zip(shown, at, strict=True)):
+    for i, (name, rank) in enumerate(zip(names, at, strict=True)):
         left = i < half
-        height = -bars - (i if left else len(shown) - 1 - i)
+        height = -bars - (i if left else len(names) - 1 - i)
         edge = low - 0.05 * (high - low) if left else high + 0.05 * (high - low)
         color = "#b3261e" if name == DEFAULT else "#1f5a92" if name.startswith("pcc") else "black"
         axes.plot([rank, rank, edge], [0, height, height], color=color, linewidth=0.8)
@@ -419,7 +419,7 @@ def draw_ranks(scores: Scores, path: Path) -> None:
     axes.set_title(
         f"Mean rank by ARI among {len(scores.names)} contenders on {len(scores.keys)} ensembles of {data} "
         "data sets (beside the names: mean ARI)\nBars join contenders that do not differ "
-        f"(Wilcoxon's test over data sets, Holm's correction, {len(shown)} contenders)",
+        f"(Wilcoxon's test over data sets, Holm's correction, {len(names)} contenders)",
         fontsize=9,
     )
     axes.set_xlim(low - 0.5 * (high - low), high + 0.5 * (high - low))
@@ -450,10 +450,10 @@ def main() -> None:
         print("\n".join(summary_lines(report(rows, groups))))
         return
     rows = read_rows(arguments.rows)
-    found = report(rows, groups)
-    text = markdown(found)
+    content = report(rows, groups)
+    text = markdown(content)
     about: dict[str, Any] = {"machine": describe(), "left_out": LEFT_OUT | NOT_RUN, "groups": GROUPS}
-    tables = {group: main_table(part)["contenders"] for group, part in found.items()}
+    tables = {group: main_table(part)["contenders"] for group, part in content.items()}
     about["attainable"] = {
         group: attainable(rows, groups[group], names) for group, names in tables.items() if DEFAULT in names
     }
@@ -463,7 +463,7 @@ def main() -> None:
     print(text)
     if not arguments.write:
         return
-    (RESULTS / "accuracy.json").write_text(json.dumps(about | found, indent=1) + "\n")
+    (RESULTS / "accuracy.json").write_text(json.dumps(about | content, indent=1) + "\n")
     (RESULTS / "accuracy.md").write_text(INTRODUCTION + text)
     compact = {"separators": (",", ":"), "ensure_ascii": False}
     lines = "".join(json.dumps(row, **compact) + "\n" for row in rows)
@@ -472,8 +472,8 @@ def main() -> None:
     labels.sort(key=lambda row: (row["data"], row["kind"]))
     lines = "".join(json.dumps(row, **compact) + "\n" for row in labels)
     (RESULTS / "accuracy.labels.jsonl.xz").write_bytes(lzma.compress(lines.encode(), preset=9))
-    shown = found["reporting"]["every contender"]["contenders"]
-    draw_ranks(Scores.of(cells_of(rows, GROUPS["reporting"]), shown), RESULTS / "accuracy.png")
+    entrants = content["reporting"]["every contender"]["contenders"]
+    draw_ranks(Scores.of(cells_of(rows, GROUPS["reporting"]), entrants), RESULTS / "accuracy.png")
 
 
 if __name__ == "__main__":

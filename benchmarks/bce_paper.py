@@ -156,21 +156,21 @@ TOO_LARGE = 5000
 """Objects above which the paper has no CSPA either, and single starts are of three ensembles at most."""
 
 
-def precision(method: str, name: str, ensemble: Any, seed: int, published: bool = False, **own: Any) -> float:
+def precision(method: str, name: str, ensemble: Any, seed: int, published: bool = False, **kws: Any) -> float:
     """Return the MP of the consensus of a method among the objects that have a label.
 
     ``published``: with the parameters of the paper, a single random start among them.
     """
     classes = load(name)[1]
-    K, (how, parameters) = len(np.unique(classes)), HOW[method]
-    made = partial(as_in_paper, how) if published else partial(METHODS[how], **parameters)
+    K, (key, parameters) = len(np.unique(classes)), HOW[method]
+    make = partial(as_in_paper, key) if published else partial(METHODS[key], **parameters)
     with warnings.catch_warnings():
         for expected in (ConsensusWarning, ConvergenceWarning, UnlabeledObjectsWarning):
             warnings.simplefilter("ignore", expected)
         warnings.simplefilter("ignore", SuspiciousLabelsWarning)  # 1,920 partitions of 150 objects
-        found = made(K, random_state=seed, **own).fit(ensemble)
-    seen = found.labels_ >= 0
-    return micro_precision(classes[seen], found.labels_[seen])
+        model = make(K, random_state=seed, **kws).fit(ensemble)
+    is_labeled = model.labels_ >= 0
+    return micro_precision(classes[is_labeled], model.labels_[is_labeled])
 
 
 def tables(names: Sequence[str], n_ensembles: int, n_starts: int = 0) -> dict[str, Any]:
@@ -210,8 +210,8 @@ def tables(names: Sequence[str], n_ensembles: int, n_starts: int = 0) -> dict[st
         print(f"{name:13}{base[:9]}  {means}  p {test.p_value:.4f}", flush=True)
     claims = {base: claimed([row for row in rows if row["base"] == base], "ours") for base in BASES}
     claims["published"] = claimed(rows[:: len(BASES)], "published")
-    for of, counts in claims.items():
-        print(f"{of}: {counts}", flush=True)
+    for comparison, counts in claims.items():
+        print(f"{comparison}: {counts}", flush=True)
     return {"n_ensembles": n_ensembles, "n_starts": n_starts, "claims": claims, "rows": rows}
 
 
@@ -250,9 +250,9 @@ def missing(names: Sequence[str], shares: Sequence[float], n_runs: int) -> dict[
                 labels: Any = base_labels(name, 20, seed)
                 if share:
                     labels = mask_labels(labels, share=share, random_state=seed)
-                for method, found in scores.items():
-                    found.append(precision(method, name, labels, seed, single))
-            means = {method: rounded(np.mean(found)) for method, found in scores.items()}
+                for method, values in scores.items():
+                    values.append(precision(method, name, labels, seed, single))
+            means = {method: rounded(np.mean(values)) for method, values in scores.items()}
             rows.append({"data": name, "starts": "single" if single else "best", "missing": share, **means})
             print(rows[-1], flush=True)
     return {"n_runs": n_runs, "rows": rows}
@@ -266,9 +266,9 @@ def growing(names: Sequence[str], sizes: Sequence[int], n_runs: int) -> dict[str
         for run in range(n_runs):
             chosen = generator(run, "bce_paper.growing", size).choice(20, size, replace=False)
             labels = base_labels(name, 20, 0, base)[:, chosen]
-            for method, found in scores.items():
-                found.append(precision(method, name, labels, run))
-        means = {method: rounded(np.mean(found)) for method, found in scores.items()}
+            for method, values in scores.items():
+                values.append(precision(method, name, labels, run))
+        means = {method: rounded(np.mean(values)) for method, values in scores.items()}
         rows.append({"data": name, "base": base, "n_partitions": size, **means})
         print(rows[-1], flush=True)
     return {"n_runs": n_runs, "rows": rows}
@@ -276,7 +276,7 @@ def growing(names: Sequence[str], sizes: Sequence[int], n_runs: int) -> dict[str
 
 def rows(names: Sequence[str], sites: Sequence[int], n_runs: int) -> dict[str, Any]:
     """Return the mean MP of V-BCE with the objects at several sites, and the cycles or iterations."""
-    found = []
+    table = []
     for name in names:
         classes = load(name)[1]
         K = len(np.unique(classes))
@@ -287,26 +287,26 @@ def rows(names: Sequence[str], sites: Sequence[int], n_runs: int) -> dict[str, A
                 labels = base_labels(name, 20, seed)
                 order = generator(seed, "bce_paper.sites").permutation(len(labels))
                 parts = np.array_split(order, n_sites)
-                held = [RowSite(labels[part], values=[np.arange(K)] * 20) for part in parts]
+                row_sites = [RowSite(labels[part], values=[np.arange(K)] * 20) for part in parts]
                 for way, fit in (("in turn", fit_rows_in_turn), ("exact", fit_rows)):
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore", ConvergenceWarning)
-                        run = fit(held, K, random_state=seed)
-                    of_all = np.concatenate([site.labels() for site in held])
+                        run = fit(row_sites, K, random_state=seed)
+                    of_all = np.concatenate([site.labels() for site in row_sites])
                     scores[way].append(micro_precision(classes[order], of_all))
                     (cycles if way == "in turn" else n_exchanges).append(len(run.history["objective"]))
                 scores["k-means"].append(precision("k-means", name, labels, seed))
             means = {way: rounded(np.mean(values)) for way, values in scores.items()}
             row = {"data": name, "sites": n_sites, **means}
             row |= {"most_cycles": max(cycles), "mean_iterations": rounded(np.mean(n_exchanges))}
-            found.append(row)
+            table.append(row)
             print(row, flush=True)
-    return {"n_runs": n_runs, "rows": found}
+    return {"n_runs": n_runs, "rows": table}
 
 
 def columns(names: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
     """Return the MP of V-BCE with every partition at a site of its own, and in one place."""
-    found = []
+    table = []
     for name in names:
         classes = load(name)[1]
         K, pool = len(np.unique(classes)), base_labels(name, max(sizes), 0)
@@ -316,19 +316,19 @@ def columns(names: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 run = fit_columns(sites, K, n_init=2, random_state=0)
-            own = [site.seconds for site in sites]
+            seconds = [site.seconds for site in sites]
             row = {
                 "data": name,
                 "n_partitions": size,
                 "MP": rounded(micro_precision(classes, run.labels)),
                 "MP_central": rounded(precision("V-BCE", name, labels, 0, n_init=2)),
                 "iterations": len(run.history["objective"]),
-                "site_seconds_all": rounded(sum(own)),
-                "site_seconds_most": rounded(max(own)),
+                "site_seconds_all": rounded(sum(seconds)),
+                "site_seconds_most": rounded(max(seconds)),
             }
-            found.append(row)
+            table.append(row)
             print(row, flush=True)
-    return {"rows": found}
+    return {"rows": table}
 
 
 class Timed(ColumnSite):
@@ -362,13 +362,13 @@ def relaxation(names: Sequence[str], n_starts: int, widths: Sequence[int] = (20,
         ensembles.append((name, K, Ensemble.from_labels(labels)))
         ensembles.append((f"{name}, 50% missing", K, mask_labels(labels, share=0.5, random_state=0)))
     ends: dict[str, list[tuple[float, int]]] = {steps: [] for steps in STEPS}
-    kept = model.SETTLING_GAIN
+    old_gain = model.SETTLING_GAIN
     for what, K, ensemble in ensembles:
-        for steps, found in ends.items():
+        for steps, runs in ends.items():
             length, model.SETTLING_GAIN = STEPS[steps]
-            found += [run_of(ensemble, K, number, length) for number in range(n_starts)]
-        print(what, {steps: found[-1] for steps, found in ends.items()}, flush=True)
-    model.SETTLING_GAIN = kept
+            runs += [run_of(ensemble, K, number, length) for number in range(n_starts)]
+        print(what, {steps: runs[-1] for steps, runs in ends.items()}, flush=True)
+    model.SETTLING_GAIN = old_gain
     rows = []
     for steps in ("BCE", "at once"):
         gains = [(b[0] - a[0]) / abs(a[0]) for a, b in zip(ends["plain"], ends[steps], strict=True)]
@@ -387,8 +387,8 @@ def relaxation(names: Sequence[str], n_starts: int, widths: Sequence[int] = (20,
 def run_of(ensemble: Ensemble, n_clusters: int, number: int, relaxation: float) -> tuple[float, int]:
     """Return the final objective of a start on all objects, and its passes."""
     labels = ensemble.read(0, ensemble.n_objects)
-    how: dict[str, Any] = {"init": "partition", "smoothing": 1e-6, "update_alpha": True}
-    problem = VariationalBCE(ensemble.offsets, n_clusters, **how, relaxation=relaxation)
+    options: dict[str, Any] = {"init": "partition", "smoothing": 1e-6, "update_alpha": True}
+    problem = VariationalBCE(ensemble.offsets, n_clusters, **options, relaxation=relaxation)
     state, carried, records = problem.start(labels, 0, number)[0], None, []
     while len(records) < 500:
         stats, carried = problem.block_stats(state, labels, carried)

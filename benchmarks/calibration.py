@@ -33,11 +33,11 @@ Made = tuple[np.ndarray, np.ndarray]
 """Labels (n, M), -1 missing, and classes (n,)."""
 
 
-def planted(n_objects: int = 3000, n_partitions: int = 60, **given: Any) -> Callable[[int], Made]:
+def planted(n_objects: int = 3000, n_partitions: int = 60, **options: Any) -> Callable[[int], Made]:
     """Return a recipe of planted labels, by seed."""
 
     def make(seed: int) -> Made:
-        ensemble, classes = planted_ensemble(n_objects, n_partitions, random_state=seed, **given)
+        ensemble, classes = planted_ensemble(n_objects, n_partitions, random_state=seed, **options)
         return ensemble.read(0, n_objects), classes
 
     return make
@@ -119,16 +119,16 @@ def measured(
             labels, classes = make(seed)
             for model in models:
                 pcc, ways = stated(labels, int(classes.max()) + 1, seed, model)
-                found = {way: reliability(classes, pcc, confidence) for way, confidence in ways.items()}
-                one = next(iter(found.values()))
+                curves = {way: reliability(classes, pcc, confidence) for way, confidence in ways.items()}
+                first = next(iter(curves.values()))
                 row = {
                     "data": name,
                     "seed": seed,
                     "model": model,
-                    "right": float(np.nansum(one.n_objects * one.accuracy) / one.n_objects.sum()),
+                    "right": float(np.nansum(first.n_objects * first.accuracy) / first.n_objects.sum()),
                     "temperature": pcc.trust_.temperature,
-                    "error": {way: curve.error for way, curve in found.items()},
-                    "bins": {way: binned(curve) for way, curve in found.items()},
+                    "error": {way: curve.error for way, curve in curves.items()},
+                    "bins": {way: binned(curve) for way, curve in curves.items()},
                 }
                 rows.append(row)
                 errors = "  ".join(f"{way} {error:.3f}" for way, error in row["error"].items())
@@ -159,9 +159,9 @@ def main() -> None:
     parser.add_argument("--choosing", action="store_true", help="measure on the data for choosing")
     parser.add_argument("--out", type=Path, help="folder for calibration.json and calibration.png")
     parser.add_argument("--smallest", action="store_true", help="one small ensemble, as in CI")
-    given = parser.parse_args()
-    recipes, models, seeds = CHOOSING if given.choosing else REPORTING, list(MODELS), given.seeds
-    if given.smallest:
+    arguments = parser.parse_args()
+    recipes, models, seeds = CHOOSING if arguments.choosing else REPORTING, list(MODELS), arguments.seeds
+    if arguments.smallest:
         recipes, models, seeds = {"planted": planted(400, 20, missing=0.2)}, ["pcc"], 1
     rows = measured(recipes, seeds, models)
     ways = list(rows[0]["error"])
@@ -179,19 +179,19 @@ def main() -> None:
         }
         cells = (f"{one['mean']:.3f} ({one['worst']:.3f})" for one in summary[model].values())
         print(f"{model:<32}" + "".join(f"{cell:>18}" for cell in cells))
-    if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
         content = {
             "summary": summary,
             "rows": [{k: v for k, v in row.items() if k != "bins"} for row in rows],
         }
-        (given.out / "calibration.json").write_text(json.dumps(content, indent=1) + "\n")
+        (arguments.out / "calibration.json").write_text(json.dumps(content, indent=1) + "\n")
         curves = {f"memberships, {model}": pooled([r for r in rows if r["model"] == model], "memberships")
                   for model in models}  # fmt: skip
         for way in ways[1:]:
             of_model = [row for row in rows if row["model"] == models[-1]]
             curves[f"{way}, {models[-1]}"] = pooled(of_model, way)
-        plots.reliability(curves).savefig(given.out / "calibration.png")
+        plots.reliability(curves).savefig(arguments.out / "calibration.png")
 
 
 if __name__ == "__main__":

@@ -86,9 +86,9 @@ def solve(options: dict[str, Any]) -> dict[str, Any]:
 def warm_up(options: dict[str, Any], engine: object) -> None:
     """Load the kernels in every process that will work: small, but with enough pairs for all blocks."""
     labels = planted_ensemble(2000, 20, missing=0.5, random_state=0)[0].read(0, 2000)
-    asked = {"n_clusters": 3}
-    asked |= {name: options[name] for name in ("divergence", "solver")}
-    PCC(**asked, pairs=0.3, max_iter=1, n_init=1, random_state=0, client=engine).fit(labels)
+    parameters = {"n_clusters": 3}
+    parameters |= {name: options[name] for name in ("divergence", "solver")}
+    PCC(**parameters, pairs=0.3, max_iter=1, n_init=1, random_state=0, client=engine).fit(labels)
 
 
 def against_heap(
@@ -122,19 +122,19 @@ def against_heap(
 def run(options: dict[str, Any]) -> dict[str, Any]:
     """Return what a solve in a process of its own reports."""
     shutil.rmtree(options["out"], ignore_errors=True)
-    found = measured_child(["--child", json.dumps(options)], __file__)
-    told = {name: found[name] for name in ("seconds", "passes", "objective", "gap", "peak_memory")}
-    which = [options.get(name, "") for name in ("solver", "divergence", "engine")]
-    print(*which, json.dumps(told), flush=True)
-    return found
+    record = measured_child(["--child", json.dumps(options)], __file__)
+    summary = {name: record[name] for name in ("seconds", "passes", "objective", "gap", "peak_memory")}
+    names = [options.get(name, "") for name in ("solver", "divergence", "engine")]
+    print(*names, json.dumps(summary), flush=True)
+    return record
 
 
 def compared(heap: dict[str, Any], blocks: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the row of one divergence."""
     near = np.array(blocks["serial"]["objectives"]) <= (1 + WITHIN) * heap["objective"]
-    peaks = {"heap": heap["peak_memory"]} | {name: found["peak_memory"] for name, found in blocks.items()}
+    peaks = {"heap": heap["peak_memory"]} | {name: record["peak_memory"] for name, record in blocks.items()}
     objective = blocks["serial"]["objective"]
-    two, one = blocks.get("processes-2"), blocks.get("processes-1")
+    two, single = blocks.get("processes-2"), blocks.get("processes-1")
     return {
         "objective_heap": heap["objective"],
         "objective_blocks": objective,
@@ -144,13 +144,13 @@ def compared(heap: dict[str, Any], blocks: dict[str, dict[str, Any]]) -> dict[st
         "passes": blocks["serial"]["passes"],
         "gaps": {"heap": heap["gap"], "blocks": blocks["serial"]["gap"]},
         "never_rises": bool((np.diff(blocks["serial"]["objectives"]) <= 1e-6 * objective).all()),
-        "same_bits": len({found["bits"] for found in blocks.values()}) == 1,
-        "seconds": {"heap": heap["seconds"]} | {name: found["seconds"] for name, found in blocks.items()},
-        "pass_seconds": {name: found["pass_seconds"] for name, found in blocks.items()},
-        "speed_up_of_second_worker": one and two and round(one["seconds"] / two["seconds"], 2),
-        "speed_up_of_second_worker_in_passes": one
+        "same_bits": len({record["bits"] for record in blocks.values()}) == 1,
+        "seconds": {"heap": heap["seconds"]} | {name: record["seconds"] for name, record in blocks.items()},
+        "pass_seconds": {name: record["pass_seconds"] for name, record in blocks.items()},
+        "speed_up_of_second_worker": single and two and round(single["seconds"] / two["seconds"], 2),
+        "speed_up_of_second_worker_in_passes": single
         and two
-        and round(one["pass_seconds"] / two["pass_seconds"], 2),
+        and round(single["pass_seconds"] / two["pass_seconds"], 2),
         "heap_by_two_workers": two and round(heap["seconds"] / two["seconds"], 2),
         "peak_memory": peaks,
         "memory": parse_size(MEMORY),
@@ -174,7 +174,7 @@ def ten_times_the_memory(n_pairs: int, folder: Path) -> dict[str, Any]:
         "engine": "threads-2",
     }
     paths = {"ensemble": str(stored.path), "pairs": str(out), "out": str(folder / "consensus.zarr")}
-    found = run({**options, **paths, "solver": "blocked"})
+    record = run({**options, **paths, "solver": "blocked"})
     n_bytes = sum(file.stat().st_size for file in Path(out).rglob("*") if file.is_file())
     return {
         "n_objects": n_objects,
@@ -182,13 +182,13 @@ def ten_times_the_memory(n_pairs: int, folder: Path) -> dict[str, Any]:
         "seconds_to_sample": round(seconds, 2),
         "bytes_per_pair": round(n_bytes / table.n_pairs, 2),
         "table_by_memory": round(BYTES_PER_PAIR * table.n_pairs / parse_size(TILES_MEMORY), 2),
-        "seconds": found["seconds"],
-        "passes": found["passes"],
-        "objective": found["objective"],
-        "gap": found["gap"],
+        "seconds": record["seconds"],
+        "passes": record["passes"],
+        "objective": record["objective"],
+        "gap": record["gap"],
         "memory": parse_size(TILES_MEMORY),
-        "peak_memory": found["peak_memory"],
-        "within_memory": found["peak_memory"] <= parse_size(TILES_MEMORY),
+        "peak_memory": record["peak_memory"],
+        "within_memory": record["peak_memory"] <= parse_size(TILES_MEMORY),
     }
 
 

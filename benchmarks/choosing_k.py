@@ -108,7 +108,7 @@ def consensus_shares(labels: np.ndarray, seed: int) -> list[np.ndarray]:
     scaled = h.multiply(by_row).multiply(1 / np.sqrt(np.asarray(h.sum(axis=0)))).tocsr()
     u, s, _ = randomized_svd(scaled, min(MOST, min(scaled.shape) - 1), random_state=seed)
     x = (u * s)[np.sort(draw.choice(len(labels), min(N_COMPARED, len(labels)), replace=False))]
-    upper, found = np.triu_indices(len(x), 1), []
+    upper, shares = np.triu_indices(len(x), 1), []
     for k in range(2, min(MOST, len(x) // 3) + 1):
         together, sampled = np.zeros((len(x), len(x))), np.zeros((len(x), len(x)))
         for _ in range(N_SAMPLES):
@@ -116,9 +116,9 @@ def consensus_shares(labels: np.ndarray, seed: int) -> list[np.ndarray]:
             model = KMeans(k, n_init=1, random_state=int(draw.integers(2**31))).fit(x[chosen])
             sampled[np.ix_(chosen, chosen)] += 1
             together[np.ix_(chosen, chosen)] += model.labels_[:, None] == model.labels_
-        seen = sampled[upper] > 0
-        found.append(together[upper][seen] / sampled[upper][seen])
-    return found
+        is_sampled = sampled[upper] > 0
+        shares.append(together[upper][is_sampled] / sampled[upper][is_sampled])
+    return shares
 
 
 def gained(table: np.ndarray) -> np.ndarray:
@@ -187,8 +187,8 @@ def row_of(
 
     ``before``: a row of which only the number of one rule is found ``again``.
     """
-    seen = (labels >= 0).any(axis=1)
-    labels, classes = labels[seen], np.unique(classes[seen], return_inverse=True)[1]
+    is_labeled = (labels >= 0).any(axis=1)
+    labels, classes = labels[is_labeled], np.unique(classes[is_labeled], return_inverse=True)[1]
     if before is None:
         numbers = numbers_of(labels, seed)
     elif again == "auto":
@@ -197,13 +197,13 @@ def row_of(
     else:
         numbers = {**before["numbers"], "merging": merged_inside(labels)}
     n_classes, ensemble = int(classes.max()) + 1, Ensemble.from_labels(labels)
-    told = {name: min(k, MOST_SCORED) for name, k in {**numbers, "classes": n_classes}.items()}
+    numbers_by_name = {name: min(k, MOST_SCORED) for name, k in {**numbers, "classes": n_classes}.items()}
     scores = {} if before is None else {min(before["numbers"].get(name, n_classes), MOST_SCORED): value
                                         for name, value in before["ari"].items()}  # fmt: skip
-    for k in set(told.values()) - set(scores):
+    for k in set(numbers_by_name.values()) - set(scores):
         model = HBGF(k, random_state=seed, client="serial").fit(ensemble)
         scores[k] = round(float(adjusted_rand(classes, model.labels_)), 4)
-    ari = {name: scores[k] for name, k in told.items()}
+    ari = {name: scores[k] for name, k in numbers_by_name.items()}
     return {"n_classes": n_classes, "numbers": numbers, "ari": ari}
 
 
@@ -213,15 +213,15 @@ def ensembles_of(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
         for n_classes in arguments.classes:
             for sizes in LARGEST:
                 for coverage in ("complete", "half"):
-                    told = n_classes, sizes, coverage, seed, 200 if arguments.smallest else 2000
-                    yield f"planted/{n_classes}/{sizes}/{coverage}/{seed}", lambda told=told: planted(*told)
+                    key = n_classes, sizes, coverage, seed, 200 if arguments.smallest else 2000
+                    yield f"planted/{n_classes}/{sizes}/{coverage}/{seed}", lambda key=key: planted(*key)
     for name, levels in LEVELS.items():
         for seed in range(arguments.seeds):
-            yield f"{name}/{seed}", lambda told=(levels, seed): nested(*told)
+            yield f"{name}/{seed}", lambda key=(levels, seed): nested(*key)
     for data in arguments.data:
         for kind in kinds_of(data) if data in NETWORKS else arguments.kinds:
-            told = data, kind, 0, arguments.ensembles
-            yield f"{data}/{kind}/0", lambda told=told: kept_ensemble(*told)
+            key = data, kind, 0, arguments.ensembles
+            yield f"{data}/{kind}/0", lambda key=key: kept_ensemble(*key)
 
 
 # -------------------------------------------------------------------------------------- surplus clusters
@@ -230,20 +230,20 @@ def ensembles_of(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
 def surplus(classes: list[int], seeds: int) -> dict[str, Any]:
     """Return how often the tree tells planted numbers of clusters, asked for 1, 2 and 3 times as many."""
     rows: list[dict[str, Any]] = []
-    for told in product(range(400, 400 + seeds), classes, ("equal", "unequal"), ("complete", "half")):
-        seed, n_classes, sizes, coverage = told
+    for parameters in product(range(400, 400 + seeds), classes, ("equal", "unequal"), ("complete", "half")):
+        seed, n_classes, sizes, coverage = parameters
         labels, truth = planted(n_classes, sizes, coverage, seed)
-        seen, name = (labels >= 0).any(axis=1), f"planted/{n_classes}/{sizes}/{coverage}/{seed}"
+        is_labeled, name = (labels >= 0).any(axis=1), f"planted/{n_classes}/{sizes}/{coverage}/{seed}"
         row: dict[str, Any] = {"ensemble": name, "n_classes": n_classes, "found": [], "ari": []}
         for times in (1, 2, 3):
             choice = choose_n_clusters(labels, k_range=(2, times * n_classes), client="serial")
             tree = ConsensusTree(choice.n_clusters, client="serial").fit(labels)
             row["found"].append(choice.n_clusters)
-            row["ari"].append(round(float(adjusted_rand(truth[seen], tree.labels_[seen])), 4))
+            row["ari"].append(round(float(adjusted_rand(truth[is_labeled], tree.labels_[is_labeled])), 4))
         rows.append(row)
         print(row, flush=True)
-    found, ari = np.array([row["found"] for row in rows]), np.array([row["ari"] for row in rows])
-    right = found == np.array([row["n_classes"] for row in rows])[:, None]
+    numbers, ari = np.array([row["found"] for row in rows]), np.array([row["ari"] for row in rows])
+    right = numbers == np.array([row["n_classes"] for row in rows])[:, None]
     near = ari >= ari[:, :1] - 0.02
     summary = {"ensembles": len(rows), "right": right.sum(axis=0).tolist(), "ari": ari.mean(axis=0).tolist(),
                "ari_within_.02_of_that_at_the_number": near.sum(axis=0).tolist()}  # fmt: skip
@@ -256,19 +256,19 @@ def surplus(classes: list[int], seeds: int) -> dict[str, Any]:
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return for every rule how often it finds the number of classes, how far it is off, and the mean ARI."""
-    found = {}
+    rules = {}
     for name in (*RULES, "classes"):
         if not all(name in row["ari"] for row in rows):
             continue
         k = np.array([row["numbers"].get(name, row["n_classes"]) for row in rows])
         true = np.array([row["n_classes"] for row in rows])
-        found[name] = {
+        rules[name] = {
             "exact": round(float((k == true).mean()), 3),
             "within_one": round(float((np.abs(k - true) <= 1).mean()), 3),
             "median_factor": round(float(np.median(np.maximum(k / true, true / k))), 2),
             "ari": round(float(np.mean([row["ari"][name] for row in rows])), 4),
         }
-    return {"ensembles": len(rows), "rules": found}
+    return {"ensembles": len(rows), "rules": rules}
 
 
 def parts_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -317,9 +317,9 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.surplus:
-        found = surplus(arguments.classes, arguments.seeds)
+        record = surplus(arguments.classes, arguments.seeds)
         if not arguments.smallest:
-            (arguments.out or RESULTS / "surplus_k.json").write_text(json.dumps(found, indent=1) + "\n")
+            (arguments.out or RESULTS / "surplus_k.json").write_text(json.dumps(record, indent=1) + "\n")
         return
     if arguments.data is None:
         arguments.data = [
@@ -336,9 +336,9 @@ def main() -> None:
         if name in done and arguments.again:
             before = rows[done[name]]
             rows[done[name]] = {"ensemble": name, **row_of(*make(), 0, before, arguments.again)}
-            found = [row["numbers"].get(arguments.again) for row in (before, rows[done[name]])]
-            told = f"{found[0]} -> {found[1]}"
-            print(f"{name}: {before['n_classes']} classes, {told}", flush=True)
+            record = [row["numbers"].get(arguments.again) for row in (before, rows[done[name]])]
+            change = f"{record[0]} -> {record[1]}"
+            print(f"{name}: {before['n_classes']} classes, {change}", flush=True)
         if name in done or (arguments.smallest and rows):
             continue
         rows.append({"ensemble": name, **row_of(*make(), 0)})
@@ -350,8 +350,8 @@ def main() -> None:
     parts = parts_of(rows)
     show(parts)
     if out and arguments.out is None:
-        found = {"machine": describe(), "parts": parts}
-        (RESULTS / "choosing_k.json").write_text(json.dumps(found, indent=1) + "\n")
+        record = {"machine": describe(), "parts": parts}
+        (RESULTS / "choosing_k.json").write_text(json.dumps(record, indent=1) + "\n")
         choice = choose_n_clusters(planted(12, "unequal", "half", 0)[0], random_state=0)
         plots.n_clusters(choice).savefig(RESULTS / "choosing_k.png")
 

@@ -124,9 +124,9 @@ def recovered_and_agreed(tried: Tried, noise: float, seeds: Sequence[int]) -> tu
     values, agreements = [], []
     for seed in seeds:
         truth, ensemble = noisy(noise, seed)
-        found = consensus(tried.method, N_CLUSTERS, ensemble, seed, **tried.parameters)
-        values.append(nmi(truth, found))
-        agreements.append(anmi(ensemble, found))
+        clusters = consensus(tried.method, N_CLUSTERS, ensemble, seed, **tried.parameters)
+        values.append(nmi(truth, clusters))
+        agreements.append(anmi(ensemble, clusters))
     return values, agreements
 
 
@@ -148,21 +148,21 @@ def noise_row(name: str, seeds: Sequence[int]) -> dict[str, Any]:
     """Measure a method at every share of noise and print its row of the table."""
     tried, began = TRIED[name], time.process_time()
     both = {noise: recovered_and_agreed(tried, noise, seeds) for noise in NOISE}
-    found = {noise: values for noise, (values, _) in both.items()}
+    scores = {noise: values for noise, (values, _) in both.items()}
     cells = (
         f"{np.mean(values):.3f} ({tried.prototype[noise]:.3f})"
         if noise in tried.prototype
         else f"{np.mean(values):.3f}"
-        for noise, values in found.items()
+        for noise, values in scores.items()
     )
     print(f"{name:19}" + "".join(f"{cell:15}" for cell in cells), flush=True)
     return {
         "name": name,
         "method": tried.method,
         "parameters": dict(tried.parameters),
-        "nmi": {str(noise): mean_of(values) for noise, values in found.items()},
+        "nmi": {str(noise): mean_of(values) for noise, values in scores.items()},
         "anmi": {str(noise): mean_of(agreements) for noise, (_, agreements) in both.items()},
-        "nmi_sd": {str(noise): round(float(np.std(values)), 4) for noise, values in found.items()},
+        "nmi_sd": {str(noise): round(float(np.std(values)), 4) for noise, values in scores.items()},
         "prototype": {str(noise): value for noise, value in tried.prototype.items()},
         "cpu_seconds_per_fit": round((time.process_time() - began) / (len(seeds) * len(NOISE)), 3),
     }
@@ -187,8 +187,8 @@ class Points(NamedTuple):
 def pendig() -> Points:
     """Pen-based digits: 16 coordinates from 0 to 1."""
     features, classes = table("pendigits/pendigits.tra.gz")
-    kept = generator(0, "papers.sample").choice(len(classes), 1000, replace=False)
-    return Points(features[kept] / 100, classes[kept].astype(int), 10)
+    rows = generator(0, "papers.sample").choice(len(classes), 1000, replace=False)
+    return Points(features[rows] / 100, classes[rows].astype(int), 10)
 
 
 def yahoo() -> Points:
@@ -198,8 +198,8 @@ def yahoo() -> Points:
     stored = loadmat(Path(os.environ["BIGCONS_DATA"]) / "text_k1b/k1b.mat")
     counts = stored["dtm"].tocsc()
     occurrences = np.asarray(counts.sum(axis=0)).ravel() / counts.shape[0]
-    kept = np.flatnonzero((occurrences >= 0.01) & (occurrences <= 0.1))
-    return Points(counts[:, kept].toarray(), stored["classid"].ravel(), 40, "graph-cosine")
+    columns = np.flatnonzero((occurrences >= 0.01) & (occurrences <= 0.1))
+    return Points(counts[:, columns].toarray(), stored["classid"].ravel(), 40, "graph-cosine")
 
 
 @cache
@@ -287,11 +287,11 @@ def fdc_part(names: Sequence[str], n_runs: int, n_tried: int) -> dict[str, Any]:
     Because 8D5K is drawn anew, and its views may be much worse than the paper's, it is also done with the
     first draws, of ``n_tried``, whose views are about as good as published: see `like_the_published`.
     """
-    found = {name: fdc_rows(name, range(n_runs)) for name in names}
+    tables = {name: fdc_rows(name, range(n_runs)) for name in names}
     if n_tried:
         draws = (seed for seed in range(n_tried) if like_the_published(made(seed), "8d5k"))
-        found["8d5k, views as published"] = fdc_rows("8d5k", list(islice(draws, n_runs)))
-    return {"n_runs": n_runs, "data": found}
+        tables["8d5k, views as published"] = fdc_rows("8d5k", list(islice(draws, n_runs)))
+    return {"n_runs": n_runs, "data": tables}
 
 
 def made(seed: int) -> Views:
@@ -309,7 +309,7 @@ def fdc_rows(name: str, seeds: Sequence[int]) -> dict[str, Any]:
         values = (whole, quality["supra"], max(single), np.mean(single), min(single))
         rows.append(dict(zip(COLUMNS, map(float, values), strict=True)))
         functions.append(quality)
-    found = {
+    table = {
         "seeds": list(seeds),
         "published": dict(zip(COLUMNS, PUBLISHED[name][1], strict=True)),
         "ours": means(rows),
@@ -317,8 +317,8 @@ def fdc_rows(name: str, seeds: Sequence[int]) -> dict[str, Any]:
         "consensus_functions": means(functions),
         "supra_chose": {function: chosen.count(function) for function in PAPERS},
     }
-    print(f"fdc {name}", *found.items(), sep="\n  ", flush=True)
-    return found
+    print(f"fdc {name}", *table.items(), sep="\n  ", flush=True)
+    return table
 
 
 # Parts of the objects
@@ -327,16 +327,16 @@ def fdc_rows(name: str, seeds: Sequence[int]) -> dict[str, Any]:
 def dealt(n_objects: int, n_parts: int, repetition: int, draw: np.random.Generator) -> list[np.ndarray]:
     """Return the objects of each part: n / p dealt after a shuffle, the rest random among the others."""
     parts = []
-    for own in np.array_split(draw.permutation(n_objects), n_parts):
-        others = np.setdiff1d(np.arange(n_objects), own)
-        n_more = min(round(repetition * n_objects / n_parts) - len(own), len(others))
-        parts.append(np.concatenate([own, draw.choice(others, max(n_more, 0), replace=False)]))
+    for share in np.array_split(draw.permutation(n_objects), n_parts):
+        others = np.setdiff1d(np.arange(n_objects), share)
+        n_more = min(round(repetition * n_objects / n_parts) - len(share), len(others))
+        parts.append(np.concatenate([share, draw.choice(others, max(n_more, 0), replace=False)]))
     return parts
 
 
 def odc_part(names: Sequence[str], numbers: Sequence[int], n_runs: int) -> dict[str, Any]:
     """Return for every data set and number of parts the NMI of every consensus over that of all data."""
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     for name in names:
         rows: dict[int, list[dict[str, float]]] = {}
         for seed in range(n_runs):
@@ -352,9 +352,9 @@ def odc_part(names: Sequence[str], numbers: Sequence[int], n_runs: int) -> dict[
                     labels[part, u] = cluster(points._replace(features=points.features[part]), draw)
                 quality, _ = judged(labels, points, seed)
                 rows.setdefault(p, []).append({name: value / whole for name, value in quality.items()})
-        found[name] = {str(p): means(of_p) for p, of_p in rows.items()}
-        print(f"odc {name}", *found[name].items(), sep="\n  ", flush=True)
-    return {"n_runs": n_runs, "repetition": 2, "data": found}
+        tables[name] = {str(p): means(of_p) for p, of_p in rows.items()}
+        print(f"odc {name}", *tables[name].items(), sep="\n  ", flush=True)
+    return {"n_runs": n_runs, "repetition": 2, "data": tables}
 
 
 # Ten algorithms
@@ -367,10 +367,10 @@ def ten_algorithms(points: Points, draw: np.random.Generator) -> dict[str, np.nd
 
 def rcc_part(names: Sequence[str], sizes: Sequence[int], n_runs: int) -> dict[str, Any]:
     """Return the learning curves, and how the ANMI of a clustering goes with its NMI with the classes."""
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     pairs: list[tuple[float, float]] = []
     for name in names:
-        found[name] = {}
+        tables[name] = {}
         for size in sizes:
             rows = []
             for run in range(n_runs):
@@ -381,7 +381,7 @@ def rcc_part(names: Sequence[str], sizes: Sequence[int], n_runs: int) -> dict[st
                     continue
                 labels = ten_algorithms(points, draw)
                 random = nmi(points.classes, draw.integers(points.n_clusters, size=size))
-                single = {algorithm: nmi(points.classes, found) for algorithm, found in labels.items()}
+                single = {algorithm: nmi(points.classes, clusters) for algorithm, clusters in labels.items()}
                 matrix = np.column_stack(list(labels.values()))
                 quality, agreement = judged(matrix, points, run)
                 pairs += [(agreement[function], quality[function]) for function in agreement]
@@ -393,11 +393,11 @@ def rcc_part(names: Sequence[str], sizes: Sequence[int], n_runs: int) -> dict[st
                 row = quality | values | single
                 rows.append({"random": random} | {key: value - random for key, value in row.items()})
             if rows:
-                found[name][str(size)] = means(rows)
-                print(f"rcc {name} n={size}", found[name][str(size)], flush=True)
+                tables[name][str(size)] = means(rows)
+                print(f"rcc {name} n={size}", tables[name][str(size)], flush=True)
     correlation = round(float(np.corrcoef(np.array(pairs).T)[0, 1]), 3)
     print("correlation of ANMI with NMI:", correlation, flush=True)
-    return {"n_runs": n_runs, "above_random": found, "correlation_of_anmi_and_nmi": correlation}
+    return {"n_runs": n_runs, "above_random": tables, "correlation_of_anmi_and_nmi": correlation}
 
 
 DATA = tuple(PUBLISHED)

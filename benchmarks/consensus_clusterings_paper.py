@@ -101,9 +101,9 @@ def reported(values: np.ndarray, objectives: Sequence[float], sign: int) -> dict
     }
 
 
-def selected(method: str, found: Mapping[str, np.ndarray]) -> np.ndarray:
+def selected(method: str, values: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return what the reading "selected" reports of a method."""
-    return found["criterion" if method in OURS else "objective"]
+    return values["criterion" if method in OURS else "objective"]
 
 
 def voting_costs(labels: np.ndarray, consensus: np.ndarray) -> dict[str, float]:
@@ -123,8 +123,8 @@ def voting_costs(labels: np.ndarray, consensus: np.ndarray) -> dict[str, float]:
 
 def wins(data: Mapping[str, int], n_partitions: int, n_starts: int, raw: bool = False) -> dict[str, Any]:
     """Return the criteria of every method on every ensemble, and the wins by each reading."""
-    asked = product(data.items(), GENERATORS)
-    rows = [row_of(name, K, made, n_partitions, n_starts, raw) for (name, K), made in asked]
+    cases = product(data.items(), GENERATORS)
+    rows = [row_of(name, K, source, n_partitions, n_starts, raw) for (name, K), source in cases]
     return {"n_partitions": n_partitions, "n_starts": n_starts, **count_wins(rows), "rows": rows}
 
 
@@ -138,22 +138,22 @@ def count_wins(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for reading in READINGS
     }
     without = {reading: sum(n for c, n in by.items() if c != "compactness") for reading, by in ours.items()}
-    of = (len(CRITERIA) - 1) * len(rows)
-    print(f"wins of {OURS} of {of}, without compactness:", without, flush=True)
-    return {"wins": wins, "ours_by_criterion": ours, "ours_without_compactness": without, "of": of}
+    n_possible = (len(CRITERIA) - 1) * len(rows)
+    print(f"wins of {OURS} of {n_possible}, without compactness:", without, flush=True)
+    return {"wins": wins, "ours_by_criterion": ours, "ours_without_compactness": without, "of": n_possible}
 
 
-def row_of(name: str, K: int, made: str, n_partitions: int, n_starts: int, raw: bool) -> dict[str, Any]:
+def row_of(name: str, K: int, source: str, n_partitions: int, n_starts: int, raw: bool) -> dict[str, Any]:
     X, y = load(name, raw)
-    ensemble = GENERATORS[made](X, n_partitions=n_partitions, n_clusters=K, standardize=not raw)
+    ensemble = GENERATORS[source](X, n_partitions=n_partitions, n_clusters=K, standardize=not raw)
     labels = ensemble.read(0, ensemble.n_objects)
     values: dict[str, dict[str, np.ndarray]] = {}
     costs: dict[str, dict[str, float]] = {}
-    for method, (how, parameters) in available(METHODS_TRIED).items():
+    for method, (key, parameters) in available(METHODS_TRIED).items():
         if method in STARTED:
-            single = [fitted(how, K, ensemble, s, n_init=1, **parameters) for s in range(n_starts)]
+            single = [fitted(key, K, ensemble, s, n_init=1, **parameters) for s in range(n_starts)]
         else:
-            single = [fitted(how, K, ensemble, **parameters)]
+            single = [fitted(key, K, ensemble, **parameters)]
         lower = method in ("IVC", "IPVC")
         objectives = [model.objective_ for model in single]
         judged = np.array([judge(ensemble, model.labels_, X, y) for model in single])
@@ -168,13 +168,13 @@ def row_of(name: str, K: int, made: str, n_partitions: int, n_starts: int, raw: 
         }
         for reading in READINGS
     }
-    print(f"{name:11}{made:10}" + "  ".join("=".join(w) for w in wins["objective"].values()), flush=True)
+    print(f"{name:11}{source:10}" + "  ".join("=".join(w) for w in wins["objective"].values()), flush=True)
     return {
         "data": name,
-        "generator": made,
+        "generator": source,
         "K": K,
         "values": {m: {r: [round(float(x), 5) for x in v[r]] for r in READINGS} for m, v in values.items()},
-        "voting_costs": {m: {which: round(c, 1) for which, c in found.items()} for m, found in costs.items()},
+        "voting_costs": {m: {rule: round(c, 1) for rule, c in terms.items()} for m, terms in costs.items()},
         "wins": wins,
     }
 
@@ -196,8 +196,8 @@ def voted(method: str, labels: np.ndarray, consensus: np.ndarray, K: int) -> np.
         agreement += shares[:, column].T
     agreement[:, sizes == 0] = -1
     most = agreement.max(axis=1) - 1e-9
-    own = np.take_along_axis(agreement, consensus[:, None], axis=1)[:, 0]
-    return np.where(own >= most, consensus, agreement.argmax(axis=1))
+    votes = np.take_along_axis(agreement, consensus[:, None], axis=1)[:, 0]
+    return np.where(votes >= most, consensus, agreement.argmax(axis=1))
 
 
 def iterations(data: Mapping[str, int], n_partitions: int, folder: Path | None) -> dict[str, Any]:
@@ -212,11 +212,11 @@ def iterations(data: Mapping[str, int], n_partitions: int, folder: Path | None) 
         labels = np.asarray(ensemble.read(0, ensemble.n_objects))
         starts = {"base": labels[:, 0], "random": generator(0, "papers.start").integers(K, size=len(labels))}
         for method, start in product(OURS, starts):
-            found, judged = starts[start], []
+            clusters, judged = starts[start], []
             while len(judged) < 100:
-                judged.append([round(float(value), 5) for value in judge(ensemble, found, X, y)])
-                before, found = found, voted(method, labels, found, K)
-                if (found == before).all():
+                judged.append([round(float(value), 5) for value in judge(ensemble, clusters, X, y)])
+                before, clusters = clusters, voted(method, labels, clusters, K)
+                if (clusters == before).all():
                     break
             row = {"data": name, "method": method, "start": start, "criteria": list(CRITERIA)}
             rows.append({**row, "by_pass": judged})
@@ -259,26 +259,26 @@ def clusterings(data: Mapping[str, int], n_partitions: int, folder: Path | None)
     from scipy.stats import spearmanr
 
     rows: list[dict[str, Any]] = []
-    for (name, K), made in product(data.items(), GENERATORS):
+    for (name, K), source in product(data.items(), GENERATORS):
         X, y = load(name)
-        ensemble = GENERATORS[made](X, n_partitions=n_partitions, n_clusters=K)
+        ensemble = GENERATORS[source](X, n_partitions=n_partitions, n_clusters=K)
         labels = np.asarray(ensemble.read(0, ensemble.n_objects))
         base = np.array([[purity(y, column), compactness(X, column)] for column in labels.T])
-        found = {}
-        for method, (how, parameters) in available(METHODS_TRIED).items():
+        table = {}
+        for method, (spec, parameters) in available(METHODS_TRIED).items():
             if method == "MCLA":  # takes minutes to compare all base clusters
                 continue
-            consensus = fitted(how, K, ensemble, **parameters).labels_
-            found[method] = [round(float(of), 4) for of in (purity(y, consensus), compactness(X, consensus))]
+            consensus = fitted(spec, K, ensemble, **parameters).labels_
+            table[method] = [round(float(of), 4) for of in (purity(y, consensus), compactness(X, consensus))]
         row = {
             "data": name,
-            "generator": made,
+            "generator": source,
             "rank_correlation": round(float(spearmanr(*base.T).statistic), 3),
             "base": np.round(base, 4).tolist(),
-            "consensus": found,
+            "consensus": table,
             "accuracy_above_share_of_base": {
                 method: round(float((base[:, 0] < accuracy).mean()), 3)
-                for method, (accuracy, _) in found.items()
+                for method, (accuracy, _) in table.items()
             },
         }
         rows.append(row)
@@ -301,9 +301,9 @@ def draw_clusterings(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     for row, axes in zip(rows, panels.T.flat, strict=True):
         accuracy, distance = np.array(row["base"]).T
         axes.plot(distance, accuracy, ".", color="0.75", markersize=3)
-        for number, (method, (own, at)) in enumerate(row["consensus"].items()):
+        for number, (method, (score, at)) in enumerate(row["consensus"].items()):
             marker, color = "osD^v"[number // 10 + 2 * (method in OURS)], f"C{number % 10}"
-            axes.plot(at, own, marker, color=color, label=method, markersize=9 if method in OURS else 6)
+            axes.plot(at, score, marker, color=color, label=method, markersize=9 if method in OURS else 6)
         axes.set(title=f"{row['data']}, {row['generator']}", xlabel="compactness", ylabel="accuracy")
         axes.grid(alpha=0.3)
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center")

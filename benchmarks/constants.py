@@ -60,28 +60,28 @@ def changed(module: str, name: str, factor: float) -> Iterator[None]:
     """Multiply a constant while this runs, wherever it has been imported by its name."""
     value = getattr(importlib.import_module(module), name)
     holders = [
-        of
-        for key, of in list(sys.modules.items())
-        if key.startswith("bigcons.") and getattr(of, name, None) is value
+        holder
+        for key, holder in list(sys.modules.items())
+        if key.startswith("bigcons.") and getattr(holder, name, None) is value
     ]
     try:
-        for of in holders:
-            setattr(of, name, type(value)(value * factor))
+        for holder in holders:
+            setattr(holder, name, type(value)(value * factor))
         yield
     finally:
-        for of in holders:
-            setattr(of, name, value)
+        for holder in holders:
+            setattr(holder, name, value)
 
 
 def measured(labels: np.ndarray, classes: np.ndarray) -> dict[str, float]:
     """Return the accuracy of the default, given the number of classes and not, and the number found."""
-    seen = (labels >= 0).any(axis=1)
+    is_labeled = (labels >= 0).any(axis=1)
     n_classes, ensemble = len(np.unique(classes)), Ensemble.from_labels(labels)
-    given, found = (ConsensusTree(K, random_state=0).fit(ensemble) for K in (n_classes, "auto"))
+    fixed, free = (ConsensusTree(K, random_state=0).fit(ensemble) for K in (n_classes, "auto"))
     return {
-        "given": round(float(adjusted_rand(classes[seen], given.labels_[seen])), 4),
-        "auto": round(float(adjusted_rand(classes[seen], found.labels_[seen])), 4),
-        "off": abs(found.n_clusters_ - n_classes) / n_classes,
+        "given": round(float(adjusted_rand(classes[is_labeled], fixed.labels_[is_labeled])), 4),
+        "auto": round(float(adjusted_rand(classes[is_labeled], free.labels_[is_labeled])), 4),
+        "off": abs(free.n_clusters_ - n_classes) / n_classes,
     }
 
 
@@ -89,8 +89,8 @@ def keys_of(at_hand: set[str], every: int) -> list[tuple[str, str]]:
     """Return the data sets and kinds of the ensembles that are used, of both halves alike."""
     keys = []
     for names in HALVES.values():
-        of = [(name, kind) for name in names if name in at_hand for kind in kinds_of(name)]
-        keys += of[::every]
+        kinds = [(name, kind) for name in names if name in at_hand for kind in kinds_of(name)]
+        keys += kinds[::every]
     return keys
 
 
@@ -107,17 +107,17 @@ def table_of(rows: list[dict[str, Any]]) -> str:
     ]
     columns = [column for column in columns if column[2]]
 
-    def mean(of: dict[tuple[str, str], dict[str, Any]], what: str, keys: list[tuple[str, str]]) -> float:
-        return float(np.mean([of[key][what] for key in keys]))
+    def mean(run: dict[tuple[str, str], dict[str, Any]], what: str, keys: list[tuple[str, str]]) -> float:
+        return float(np.mean([run[key][what] for key in keys]))
 
     heads = [f"{half} ({len(keys)}), K {what}" for half, what, keys in columns]
     lines = ["| constant | times | " + " | ".join([*heads, "differ"]) + " |", "|---" * (len(heads) + 3) + "|"]
     cells = [f"{mean(default, what, keys):.3f}" for _, what, keys in columns]
     lines.append("| the default | | " + " | ".join([*cells, ""]) + " |")
-    for (name, factor), of in scores.items():
-        if name and of.keys() >= default.keys():
-            cells = [f"{mean(of, what, keys) - mean(default, what, keys):+.3f}" for _, what, keys in columns]
-            n_differ = sum(of[key][what] != row[what] for key, row in default.items() for what in MEASURED)
+    for (name, factor), run in scores.items():
+        if name and run.keys() >= default.keys():
+            cells = [f"{mean(run, what, keys) - mean(default, what, keys):+.3f}" for _, what, keys in columns]
+            n_differ = sum(run[key][what] != row[what] for key, row in default.items() for what in MEASURED)
             lines.append(f"| `{name}` | {factor:g} | " + " | ".join([*cells, str(n_differ)]) + " |")
     return "\n".join(lines) + "\n"
 
@@ -142,7 +142,7 @@ def main() -> None:
     arguments = parser.parse_args()
     keys = keys_of(data_at_hand(), EVERY)
     varied = [
-        (module, name, factor) for module, of in CONSTANTS.items() for name in of for factor in (0.5, 2.0)
+        (module, name, factor) for module, part in CONSTANTS.items() for name in part for factor in (0.5, 2.0)
     ]
     if arguments.smallest:
         keys, varied = [("iris", KINDS[0])], varied[:2]

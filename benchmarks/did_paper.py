@@ -35,22 +35,22 @@ def did(names: Sequence[str], n_partitions: int, raw: bool = False) -> dict[str,
     for name in names:
         X, y = load(name, raw)
         K = len(np.unique(y))
-        made = {"n_partitions": n_partitions, "n_clusters": "split", "sample": 1.0, "random_state": 0}
-        ensemble = kmeans(X, standardize=not raw, **made)
-        found = {}
+        options = {"n_partitions": n_partitions, "n_clusters": "split", "sample": 1.0, "random_state": 0}
+        ensemble = kmeans(X, standardize=not raw, **options)
+        models = {}
         for short, linkage in (("SL", "single"), ("AL", "average")):
-            found[f"EAC-{short}"] = fitted(f"eac-{linkage}", K, ensemble)
+            models[f"EAC-{short}"] = fitted(f"eac-{linkage}", K, ensemble)
             for symmetrize in ("mean", "max"):
                 parameters = {"features": X, "linkage": linkage, "symmetrize": symmetrize}
-                found[f"DID-{symmetrize}-{short}"] = fitted("did", K, ensemble, **parameters)
-        CI = {method: round(100 * consistency_index(y, model.labels_), 2) for method, model in found.items()}
+                models[f"DID-{symmetrize}-{short}"] = fitted("did", K, ensemble, **parameters)
+        CI = {method: round(100 * consistency_index(y, model.labels_), 2) for method, model in models.items()}
         areas = {
             method: round(error_roc_auc(model.linkage_, y, row_of_object=model.row_of_object_), 4)
-            for method, model in found.items()
+            for method, model in models.items()
         }
         best = winners(CI, +1)
-        candidates = Ensemble.from_labels(np.column_stack([model.labels_ for model in found.values()]))
-        order = [list(found)[u] for u in did_ranking(X, candidates)[0]]
+        candidates = Ensemble.from_labels(np.column_stack([model.labels_ for model in models.values()]))
+        order = [list(models)[u] for u in did_ranking(X, candidates)[0]]
         rank = 1 + min(order.index(method) for method in best)
         rows.append(
             {

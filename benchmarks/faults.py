@@ -110,14 +110,14 @@ def alter(folder: Path, others: list[Path], rng: np.random.Generator) -> str:
         files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
         file = files[int(rng.integers(len(files)))]
         name = str(file.relative_to(folder))
-        how = str(rng.choice([*CHANGES, "replace", "exchange", "delete", "empty"]))
-        if how == "replace" and len(files) == 1:  # by another whole table, which is no damage
+        change = str(rng.choice([*CHANGES, "replace", "exchange", "delete", "empty"]))
+        if change == "replace" and len(files) == 1:  # by another whole table, which is no damage
             continue
-        if how == "delete":
+        if change == "delete":
             file.unlink()
-        elif how == "empty":
+        elif change == "empty":
             file.write_bytes(b"")
-        elif how == "exchange":
+        elif change == "exchange":
             alike = [path for path in files if path.suffix == file.suffix]
             other = alike[int(rng.integers(len(alike)))]
             contents = file.read_bytes(), other.read_bytes()
@@ -126,10 +126,10 @@ def alter(folder: Path, others: list[Path], rng: np.random.Generator) -> str:
             name += f" and {other.relative_to(folder)}"
         else:
             alike = [path for other in others for path in sorted(other.rglob(file.name)) if path.is_file()]
-            found = [path.read_bytes() for path in alike]
-            file.write_bytes(CHANGES[how](rng, bytearray(file.read_bytes()), found))
+            originals = [path.read_bytes() for path in alike]
+            file.write_bytes(CHANGES[change](rng, bytearray(file.read_bytes()), originals))
         if _digest(folder) != before:
-            return f"{how} {name}"
+            return f"{change} {name}"
 
 
 def _digest(folder: Path) -> str:
@@ -159,7 +159,7 @@ def judge(target: Target, expected: bytes, folder: Path, rng: np.random.Generato
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(target.files, folder)
     done = alter(folder, target.others, rng)
-    outcome, said = "harmless", ""
+    outcome, message = "harmless", ""
     try:
         with logged() as warned:
             if target.use(folder) != expected:
@@ -173,10 +173,10 @@ def judge(target: Target, expected: bytes, folder: Path, rng: np.random.Generato
         try:
             target.verify(folder)
         except BigconsError as error:
-            outcome, said = "detected by verify", str(error)
+            outcome, message = "detected by verify", str(error)
         except Exception as error:
-            outcome, said = "untyped", f"{type(error).__name__}: {error}"
-    return outcome, f"{done}: {said}"
+            outcome, message = "untyped", f"{type(error).__name__}: {error}"
+    return outcome, f"{done}: {message}"
 
 
 def sample_alterations(
@@ -188,13 +188,13 @@ def sample_alterations(
     """
     expected = {}
     for target in targets:
-        found = []
+        outcomes = []
         for attempt in range(2):
             shutil.copytree(target.files, folder / f"{target.name} {attempt}")
-            found.append(target.use(folder / f"{target.name} {attempt}"))
-        if found[0] != found[1]:
+            outcomes.append(target.use(folder / f"{target.name} {attempt}"))
+        if outcomes[0] != outcomes[1]:
             raise RuntimeError(f"{target.name} does not give the same bits twice")
-        expected[target.name] = found[0]
+        expected[target.name] = outcomes[0]
     for number in range(n):
         target = targets[number % len(targets)]
         rng = np.random.default_rng([seed, number])
@@ -207,7 +207,7 @@ def sample_alterations(
 def read_ensemble(store: Path) -> bytes:
     ensemble = Ensemble.open(store)
     ids = [] if ensemble.ids is None else list(ensemble.ids[:])
-    facts = [ensemble.info()["n_base_clusters"], ids, [repr(found) for found in ensemble.categories]]
+    facts = [ensemble.info()["n_base_clusters"], ids, [repr(values) for values in ensemble.categories]]
     return ensemble.read(0, ensemble.n_objects).tobytes() + repr(facts).encode()
 
 
@@ -217,12 +217,12 @@ def read_pairs(store: Path) -> bytes:
 
 
 def read_consensus(store: Path) -> bytes:
-    found = Consensus.open(store)
-    arrays = [found.labels]
-    if found.has_memberships:
-        arrays.append(found.memberships)
-    if found.has_trust:
-        trust = found.trust
+    consensus = Consensus.open(store)
+    arrays = [consensus.labels]
+    if consensus.has_memberships:
+        arrays.append(consensus.memberships)
+    if consensus.has_trust:
+        trust = consensus.trust
         arrays += [trust.confidence, trust.second_labels, trust.second_confidence]
     return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
 
@@ -265,11 +265,11 @@ def stopping(kind: Any, name: str, at: int) -> Iterator[None]:
     original, calls = getattr(kind, name), [0]
 
     def counted(*arguments: Any, **named: Any) -> Any:
-        found = original(*arguments, **named)
+        result = original(*arguments, **named)
         calls[0] += 1
         if calls[0] == at:
             raise Stop
-        return found
+        return result
 
     with patch.object(kind, name, counted), suppress(Stop):
         yield
@@ -323,11 +323,11 @@ def make_targets(folder: Path, solves: list[str]) -> list[Target]:
         folders = folder / f"{name} 0", [folder / f"{name} 1"]
         targets.append(Target(name, *folders, partial(inside, read, store), partial(verify, kind, store)))
     for name in solves:
-        method, own = SOLVES[name]
+        method, parameters = SOLVES[name]
         states = {"last": (3, 1), "before": (2, 1), "other": (3, 2)}
         for state, (commits, seed) in states.items():
-            options = {"n_clusters": 3, "random_state": seed, **own}
-            if "pairs" in own:
+            options = {"n_clusters": 3, "random_state": seed, **parameters}
+            if "pairs" in parameters:
                 options["pairs"] = str(folder / "pairs 0/p.zarr")
             if method != "bce-gibbs":
                 options |= {"tol": 0.0, "max_iter": 5}
@@ -416,16 +416,16 @@ def bits_of(path: Path) -> bytes:
     if path.is_file():
         return path.read_bytes()
     if path.suffix != ".zarr":
-        return b"".join(bits_of(found) for found in sorted(path.iterdir()))
+        return b"".join(bits_of(entry) for entry in sorted(path.iterdir()))
     kind = read_head(path).kind
     return {"ensemble": read_ensemble, "pairs": read_pairs, "consensus": read_consensus}[kind](path)
 
 
 def names_in(folder: Path) -> set[str]:
     """Return what is in a folder, and in folders there that are no stores."""
-    found = {path.name for path in folder.iterdir()}
+    names = {path.name for path in folder.iterdir()}
     inside = [path for path in folder.iterdir() if path.is_dir() and "." not in path.name]
-    return found.union(*({f"{path.name}/{entry.name}" for entry in path.iterdir()} for path in inside))
+    return names.union(*({f"{path.name}/{entry.name}" for entry in path.iterdir()} for path in inside))
 
 
 def remove(path: Path) -> None:
@@ -482,7 +482,7 @@ def sample_kills(n: int, seed: int, folder: Path, n_objects: int) -> dict[str, A
     try:
         write_inputs(folder, n_objects)
         commands = {name: COMMANDS[name] for name in (COMMANDS if n >= 2 * len(COMMANDS) else FEW)}
-        tried, killed, kept, wrong = Counter(), Counter(), Counter(), []
+        tried, killed, checkpoints, wrong = Counter(), Counter(), Counter(), []
         for name, (text, output) in commands.items():
             prepare(output)
             if not name.startswith("append"):
@@ -493,8 +493,8 @@ def sample_kills(n: int, seed: int, folder: Path, n_objects: int) -> dict[str, A
                 raise RuntimeError(f"{text} fails undisturbed")
             seconds = time.perf_counter() - start
             quiet, expected = bits_of(folder / output), names_in(folder)
-            wanted = -(-n // len(commands))
-            while killed[name] < wanted and tried[name] < 4 * wanted:
+            n_kills = -(-n // len(commands))
+            while killed[name] < n_kills and tried[name] < 4 * n_kills:
                 rng = np.random.default_rng([seed, zlib.crc32(name.encode()), tried[name]])
                 tried[name] += 1
                 prepare(output)
@@ -502,7 +502,7 @@ def sample_kills(n: int, seed: int, folder: Path, n_objects: int) -> dict[str, A
                     continue
                 killed[name] += 1
                 partials = [Path(f"{output}.partial"), *Path(output).glob("*.partial")]
-                kept[name] += any(path.exists() for path in partials)
+                checkpoints[name] += any(path.exists() for path in partials)
                 code = repeat(name, text, output, n_objects)
                 left = sorted(names_in(folder) - expected)
                 same = code == 0 and bits_of(folder / output) == quiet
@@ -523,7 +523,7 @@ def sample_kills(n: int, seed: int, folder: Path, n_objects: int) -> dict[str, A
         "tried": tried.total(),
         "met running": killed.total(),
         "by command": dict(killed),
-        "left a checkpoint": {name: count for name, count in kept.items() if count},
+        "left a checkpoint": {name: count for name, count in checkpoints.items() if count},
         "wrong": wrong,
     }
 
@@ -539,23 +539,23 @@ def measure(
         if outcome in ("silent", "untyped"):
             bad.append(f"{name}: {outcome}: {done}")
     total = sum(counts.values(), Counter())
-    found = {
+    record = {
         "seed": seed,
         "alterations": {outcome: total[outcome] for outcome in OUTCOMES},
         "by target": {name: dict(count) for name, count in counts.items()},
         "bad": bad,
     }
     if every_call and sys.platform == "linux":
-        found["calls"] = {}
+        record["calls"] = {}
         for name, fault in product(system_calls.WORK, system_calls.FAULTS):
             outcomes, wrong = system_calls.fail_every_call(folder / "calls", name, fault, every_call)
-            found["calls"][f"{name}, {fault}"] = dict(outcomes)
+            record["calls"][f"{name}, {fault}"] = dict(outcomes)
             bad += wrong
     if n_kills and hasattr(os, "fork"):
-        found["kills"] = sample_kills(
+        record["kills"] = sample_kills(
             n_kills, seed, folder / "kills", 20_000 if n_kills >= 2 * len(COMMANDS) else 2000
         )
-    return found
+    return record
 
 
 def main() -> None:
@@ -572,12 +572,12 @@ def main() -> None:
     sizes = (12, 3) if arguments.smallest else (arguments.alterations, arguments.kills)
     solves = ["PCC", "mixture"] if arguments.smallest else list(SOLVES)
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(*sizes, arguments.seed, Path(folder), solves, 400 if arguments.smallest else 1)
-    print(json.dumps(found, indent=1))
+        record = measure(*sizes, arguments.seed, Path(folder), solves, 400 if arguments.smallest else 1)
+    print(json.dumps(record, indent=1))
     out = arguments.out or (None if arguments.smallest else RESULTS)
     if out:
-        out.write_text(json.dumps(found, indent=1) + "\n")
-    if found["bad"] or found.get("kills", {}).get("wrong"):
+        out.write_text(json.dumps(record, indent=1) + "\n")
+    if record["bad"] or record.get("kills", {}).get("wrong"):
         sys.exit(1)
 
 

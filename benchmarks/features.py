@@ -76,11 +76,11 @@ def scaled(data: Labeled) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------- contenders
 
 
-def nearest(known: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Return the row of ``known`` that is nearest to each row of ``x``."""
+def nearest(points: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return the row of ``points`` that is nearest to each row of ``x``."""
     from sklearn.neighbors import NearestNeighbors
 
-    return NearestNeighbors(n_neighbors=1).fit(known).kneighbors(x, return_distance=False).ravel()
+    return NearestNeighbors(n_neighbors=1).fit(points).kneighbors(x, return_distance=False).ravel()
 
 
 def on_sample(solve: Contender) -> Contender:
@@ -107,8 +107,8 @@ def kmeans_silhouette(x: np.ndarray, _n_clusters: int | None, seed: int) -> np.n
     from sklearn.metrics import silhouette_score
 
     rows = generator(seed, "features.silhouette").permutation(len(x))[:SAMPLE]
-    found = [kmeans(x, k, seed) for k in range(2, min(MOST_CLUSTERS, len(x) - 1) + 1)]
-    return max(found, key=lambda labels: silhouette_score(x[rows], labels[rows]))
+    candidates = [kmeans(x, k, seed) for k in range(2, min(MOST_CLUSTERS, len(x) - 1) + 1)]
+    return max(candidates, key=lambda labels: silhouette_score(x[rows], labels[rows]))
 
 
 def mixture(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
@@ -143,10 +143,10 @@ def leiden(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
     graph = Graph(len(x), edges.tolist()).simplify()
 
     def communities(resolution: float) -> np.ndarray:
-        found = find_partition(
+        partition = find_partition(
             graph, RBConfigurationVertexPartition, resolution_parameter=resolution, seed=seed
         )
-        return np.array(found.membership)
+        return np.array(partition.membership)
 
     return communities(1.0) if n_clusters is None else bisected(communities, n_clusters)
 
@@ -163,12 +163,12 @@ def bisected(
     for _ in range(steps):
         middle = np.sqrt(low * high)
         labels = communities(middle)
-        found = np.unique(labels).size
-        if not best.size or abs(found - n_clusters) < abs(np.unique(best).size - n_clusters):
+        number = np.unique(labels).size
+        if not best.size or abs(number - n_clusters) < abs(np.unique(best).size - n_clusters):
             best = labels
-        if found == n_clusters:
+        if number == n_clusters:
             break
-        low, high = (middle, high) if found < n_clusters else (low, middle)
+        low, high = (middle, high) if number < n_clusters else (low, middle)
     return best
 
 
@@ -243,22 +243,22 @@ FREE |= {name: BIGCONS[name] for name in (DEFAULT, "landmarks", "halves")}
 NEEDS = {"Leiden": "leidenalg"}
 
 
-def contenders(peers: list[str], asked: list[str] | None) -> dict[bool, dict[str, Contender]]:
+def contenders(peers: list[str], names: list[str] | None) -> dict[bool, dict[str, Contender]]:
     """Return the contenders that are asked for and installed, by whether they are given a number."""
-    found = {True: dict(GIVEN), False: dict(FREE)}
+    groups = {True: dict(GIVEN), False: dict(FREE)}
     for name in peers:
         if find_spec(name) is None:
             print(f"{name} left out: it is not installed")
             continue
         module = importlib.import_module(name)
-        found = {True: found[True] | module.GIVEN, False: found[False] | module.FREE}
+        groups = {True: groups[True] | module.GIVEN, False: groups[False] | module.FREE}
     return {
-        given: {
+        is_given: {
             name: solve
             for name, solve in part.items()
-            if (asked is None or name in asked) and (name not in NEEDS or find_spec(NEEDS[name]))
+            if (names is None or name in names) and (name not in NEEDS or find_spec(NEEDS[name]))
         }
-        for given, part in found.items()
+        for is_given, part in groups.items()
     }
 
 
@@ -279,7 +279,7 @@ def peak_mb() -> int | None:
     return None
 
 
-def row_of(x: np.ndarray, classes: np.ndarray, given: bool, seed: int, solve: Contender) -> dict[str, Any]:
+def row_of(x: np.ndarray, classes: np.ndarray, is_given: bool, seed: int, solve: Contender) -> dict[str, Any]:
     """Return how accurate a contender is, and what it takes."""
     n_classes = int(np.unique(classes).size)
     row = {"n": len(x), "d": x.shape[1], "classes": n_classes}
@@ -287,7 +287,7 @@ def row_of(x: np.ndarray, classes: np.ndarray, given: bool, seed: int, solve: Co
     began = time.process_time()
     try:
         with one_thread():
-            labels = solve(x, n_classes if given else None, seed)
+            labels = solve(x, n_classes if is_given else None, seed)
     except Exception as error:  # a refusal counts as a result
         return row | {"ari": 0.0, "nmi": 0.0, "refused": f"{type(error).__name__}: {error}"[:200]}
     return row | {
@@ -330,19 +330,19 @@ Scores = dict[str, dict[str, dict[str, float]]]
 """By contender and set, the means over the seeds."""
 
 
-def scores_of(rows: list[dict[str, Any]], given: bool) -> Scores:
+def scores_of(rows: list[dict[str, Any]], is_given: bool) -> Scores:
     """Return the means over the seeds of every contender on every set."""
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    rows_by_set: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for row in rows:
-        if row["given"] == given:
-            found.setdefault(row["contender"], {}).setdefault(row["set"], []).append(row)
+        if row["given"] == is_given:
+            rows_by_set.setdefault(row["contender"], {}).setdefault(row["set"], []).append(row)
     measures = ("n", "d", "classes", "ari", "nmi", "clusters", "seconds")
     return {
         contender: {
             name: {what: float(np.mean([row.get(what, np.nan) for row in part])) for what in measures}
             for name, part in by_set.items()
         }
-        for contender, by_set in found.items()
+        for contender, by_set in rows_by_set.items()
     }
 
 
@@ -385,10 +385,10 @@ def set_lines(scores: Scores, given: bool) -> list[str]:
     for half, names in VIEWS.items():
         for name in names:
             at = [by_set.get(name) for by_set in scores.values()]
-            known = next((row for row in at if row), None)
-            if known is None:
+            example = next((row for row in at if row), None)
+            if example is None:
                 continue
-            sizes = " | ".join(f"{known[what]:.0f}" for what in ("n", "d", "classes"))
+            sizes = " | ".join(f"{example[what]:.0f}" for what in ("n", "d", "classes"))
             cells = [
                 "" if row is None else told(row["ari"]) + ("" if given else f" ({told(row['clusters'], 0)})")
                 for row in at
@@ -400,10 +400,10 @@ def set_lines(scores: Scores, given: bool) -> list[str]:
 def markdown(rows: list[dict[str, Any]], details: bool = True) -> str:
     """Return the tables of means, and with ``details`` those of a row a set."""
     lines = []
-    for given, title in TITLES.items():
-        scores = scores_of(rows, given)
+    for is_given, title in TITLES.items():
+        scores = scores_of(rows, is_given)
         lines += [f"## {title}", "", *summary_lines(scores), ""]
-        lines += [f"### {title}, by set", "", *set_lines(scores, given), ""] if details else []
+        lines += [f"### {title}, by set", "", *set_lines(scores, is_given), ""] if details else []
     return "\n".join(lines)
 
 
@@ -422,9 +422,9 @@ def draw_panel(axes: Any, scores: Scores, title: str) -> None:
     axes.axhline(len(parts[0]) - 0.5, color="0.6", linewidth=0.8)
     axes.scatter(best, at, s=60, facecolors="none", edgecolors="#1f5a92", label="best other contender")
     axes.scatter([base[name]["ari"] for name in names], at, s=22, color="0.55", label="k-means")
-    shown = [i for i, name in enumerate(names) if name in default]
+    indices = [i for i, name in enumerate(names) if name in default]
     axes.scatter(
-        [default[names[i]]["ari"] for i in shown], shown, s=22, color="#b3261e", label="bigcons, default"
+        [default[names[i]]["ari"] for i in indices], indices, s=22, color="#b3261e", label="bigcons, default"
     )
     axes.set_yticks(at, names, fontsize=8)
     axes.set(title=title, xlabel="adjusted Rand index", ylim=(-0.7, len(names) - 0.3))
@@ -436,8 +436,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
     figure = Figure(figsize=(11, 7), layout="constrained")
     panels = figure.subplots(1, 2)
-    for axes, (given, title) in zip(panels, TITLES.items(), strict=True):
-        draw_panel(axes, scores_of(rows, given), title)
+    for axes, (is_given, title) in zip(panels, TITLES.items(), strict=True):
+        draw_panel(axes, scores_of(rows, is_given), title)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.savefig(path, dpi=110)
 
@@ -472,9 +472,9 @@ def main() -> None:
     for seed, (name, make) in ((seed, item) for seed in range(arguments.seeds) for item in sets.items()):
         todo = {
             key: solve
-            for given, part in taking_part.items()
+            for is_given, part in taking_part.items()
             for contender, solve in part.items()
-            if (key := (name, contender, given, seed)) not in done
+            if (key := (name, contender, is_given, seed)) not in done
         }
         for row in rows_of(make, seed, todo) if todo else ():
             rows.append(row)

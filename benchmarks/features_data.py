@@ -54,8 +54,8 @@ def numbers_of(columns: pd.DataFrame) -> np.ndarray:
     """Return the columns of a table as numbers: nominal ones as 0 and 1, missing numbers as the mean."""
     import pandas as pd
 
-    found = pd.get_dummies(columns.replace({"?": None}), dtype=float)
-    return found.fillna(found.mean()).to_numpy(float)
+    numbers = pd.get_dummies(columns.replace({"?": None}), dtype=float)
+    return numbers.fillna(numbers.mean()).to_numpy(float)
 
 
 def kddcup99(most: int) -> Raw:
@@ -76,22 +76,22 @@ def arff_table(name: str) -> pd.DataFrame:
 
     with gzip.open(Path(os.environ["BIGCONS_DATA"]) / "features" / f"{name}.arff.gz", "rt") as file:
         rows, _ = loadarff(StringIO(file.read()))
-    found = pd.DataFrame(rows).map(lambda value: value.decode() if isinstance(value, bytes) else value)
-    return found.replace({"?": None})
+    table = pd.DataFrame(rows).map(lambda value: value.decode() if isinstance(value, bytes) else value)
+    return table.replace({"?": None})
 
 
 def arff(name: str, _most: int) -> Raw:
     """Return the features of a set of mixed columns as numbers, and its classes."""
-    found = arff_table(name)
-    return numbers_of(found.iloc[:, :-1]), found.iloc[:, -1].to_numpy()
+    table = arff_table(name)
+    return numbers_of(table.iloc[:, :-1]), table.iloc[:, -1].to_numpy()
 
 
 def matrix(path: str, features: str, classes: str) -> tuple[Any, np.ndarray]:
     """Return the features, sparse or not, and classes of a MATLAB file."""
     from scipy.io import loadmat
 
-    found = loadmat(Path(os.environ["BIGCONS_DATA"]) / path)
-    x, truth = found[features], found[classes].ravel()
+    arrays = loadmat(Path(os.environ["BIGCONS_DATA"]) / path)
+    x, truth = arrays[features], arrays[classes].ravel()
     return (x if x.shape[0] == truth.size else x.T), truth
 
 
@@ -338,10 +338,10 @@ def main() -> None:
     real = ["iris"] if arguments.smallest else at_hand()
     shapes = {name: partial(make, 100 if arguments.smallest else 10_000) for name, make in SHAPES.items()}
     for name, make in {**{name: REAL[name] for name in real}, **shapes}.items():
-        found = make()
-        n, d = found.features.shape
-        unit = "same unit" if found.same_unit else ""
-        print(f"{name:<20}{n:>7}{d:>7}{found.classes.max() + 1:>5}  {unit}", flush=True)
+        data = make()
+        n, d = data.features.shape
+        unit = "same unit" if data.same_unit else ""
+        print(f"{name:<20}{n:>7}{d:>7}{data.classes.max() + 1:>5}  {unit}", flush=True)
 
 
 if __name__ == "__main__":

@@ -60,19 +60,19 @@ def cost() -> dict[str, str]:
 
 def accuracy(group: str) -> dict[str, float]:
     """Return the mean adjusted Rand index of every contender in a group of data sets."""
-    found = results("accuracy")[group]["every contender"]
-    return {name: row["ari"] for name, row in found["contenders"].items()}
+    tables = results("accuracy")[group]["every contender"]
+    return {name: row["ari"] for name, row in tables["contenders"].items()}
 
 
 def mean_accuracy() -> dict[str, str]:
-    found, real = accuracy("reporting"), accuracy("reporting without planted")
+    scores, real = accuracy("reporting"), accuracy("reporting without planted")
     count = results("accuracy")["reporting"]["every contender"]
-    best = sorted(found.values(), reverse=True)
+    best = sorted(scores.values(), reverse=True)
     return {
         "ensembles": str(count["ensembles"]),
         "sets": str(len(count["data"])),
-        "tree": f"{found['tree']:.3f}",
-        "next": f"{best[best[0] == found['tree']]:.3f}",
+        "tree": f"{scores['tree']:.3f}",
+        "next": f"{best[best[0] == scores['tree']]:.3f}",
         "real": f"{sum(sorted(real.values(), reverse=True)[:4]) / 4:.2f}",
     }
 
@@ -81,8 +81,8 @@ def from_features() -> dict[str, str]:
     """Return the mean adjusted Rand index of contenders, by half, of features."""
     rows = read_rows(RESULTS / "features.jsonl")
     values = {}
-    for given, prefix in ((True, ""), (False, "free_")):
-        for contender, scores in scores_of(rows, given).items():
+    for is_given, prefix in ((True, ""), (False, "free_")):
+        for contender, scores in scores_of(rows, is_given).items():
             name = prefix + re.sub(r"\W+", "_", contender).lower()
             for half, names in VIEWS.items():
                 ari = mean(scores[data]["ari"] for data in names if data in scores)
@@ -109,14 +109,14 @@ def budgets() -> dict[str, str]:
 
 
 def alarms() -> dict[str, str]:
-    found = results("alarms")
-    return {"readings": str(sum(found["readings"].values())), "alarms": str(len(found["alarms"]) or "none")}
+    facts = results("alarms")
+    return {"readings": str(sum(facts["readings"].values())), "alarms": str(len(facts["alarms"]) or "none")}
 
 
 def kills() -> dict[str, str]:
-    found = results("faults")["kills"]
-    assert not found["wrong"], "pages say that all were right"
-    return dict.fromkeys(("met", "right"), str(found["met running"]))
+    facts = results("faults")["kills"]
+    assert not facts["wrong"], "pages say that all were right"
+    return dict.fromkeys(("met", "right"), str(facts["met running"]))
 
 
 def million(kind: str) -> dict[str, str]:
@@ -139,8 +139,8 @@ def million(kind: str) -> dict[str, str]:
 
 def bce_claims() -> dict[str, str]:
     """Return on how many data sets the claims of the paper for V-BCE hold, and of how many runs."""
-    found = results("bce_paper")
-    single, several = found["single"], found["general"]
+    facts = results("bce_paper")
+    single, several = facts["single"], facts["general"]
     names = {
         "maximum": "best maximum but for the base",
         "average": "best average but for the base",
@@ -171,8 +171,8 @@ def share(value: float, digits: int) -> str:
 
 def bce_missing() -> dict[str, str]:
     """Return the micro-precision on iris of many deleted labels, and how far all sets fall by then."""
-    found = results("bce_paper")["missing"]
-    rows = {(row["data"], row["starts"], row["missing"]): row for row in found["rows"]}
+    facts = results("bce_paper")["missing"]
+    rows = {(row["data"], row["starts"], row["missing"]): row for row in facts["rows"]}
     best, single = (rows["iris", starts, 0.9] for starts in ("best", "single"))
     fall = max(
         abs(row["V-BCE"] - rows[data, starts, 0.0]["V-BCE"])
@@ -180,7 +180,7 @@ def bce_missing() -> dict[str, str]:
         if starts == "best"
     )
     return {
-        "runs": str(found["n_runs"]),
+        "runs": str(facts["n_runs"]),
         "fall": share(fall, 2),
         **{
             name: share(best[name], 3) for name in ("MCLA", "CSPA", "HGPA", "MM", "k-means", "G-BCE", "V-BCE")
@@ -193,10 +193,10 @@ def bce_missing() -> dict[str, str]:
 
 def noisy_copies() -> dict[str, str]:
     """Return the NMI and the ANMI of what is found in noisy copies, by the partitioners of the paper."""
-    found = results("cluster_ensembles_paper")["noise"]
-    rows = {row["name"]: row for row in found["rows"]}
+    facts = results("cluster_ensembles_paper")["noise"]
+    rows = {row["name"]: row for row in facts["rows"]}
     names = {"mcla": "MCLA by METIS", "cspa": "CSPA by METIS", "hgpa": "HGPA by cut", "greedy": "greedy ANMI"}
-    figures = {"runs": str(found["n_runs"])}
+    figures = {"runs": str(facts["n_runs"])}
     for short, name in names.items():
         figures[f"{short}_anmi"] = share(rows[name]["anmi"]["0.7"], 2)
         for noise in ("0.1", "0.25", "0.5", "0.7"):
@@ -206,10 +206,10 @@ def noisy_copies() -> dict[str, str]:
 
 def kddcup99() -> dict[str, str]:
     """Return H by the number of clusters, of sampled pairs, of CSPA and of all pairs."""
-    found = results("kddcup99")
+    facts = results("kddcup99")
     names = {"sampled l2": "l2", "sampled kl": "kl", "CSPA": "cspa", "all pairs": "all"}
-    figures = {f"{names[row['solver']]}_{row['n_clusters']}": share(row["H"], 4) for row in found["clusters"]}
-    return {**figures, "base": share(found["base_accuracy"], 3)}
+    figures = {f"{names[row['solver']]}_{row['n_clusters']}": share(row["H"], 4) for row in facts["clusters"]}
+    return {**figures, "base": share(facts["base_accuracy"], 3)}
 
 
 def by_numbers() -> dict[str, str]:
@@ -224,10 +224,10 @@ def by_numbers() -> dict[str, str]:
 
 def few_objects() -> dict[str, str]:
     """Return the ARI of few objects where one label in five is random, and where each partition joins two."""
-    found = results("toys")["ari"]
+    scores = results("toys")["ari"]
     names = {"tree": "tree", "tree, errors alike": "alike", "mcla": "mcla", "hbgf": "hbgf"}
     return {
-        f"{short}_{kind}": share(found[method][ensembles], 2)
+        f"{short}_{kind}": share(scores[method][ensembles], 2)
         for method, short in names.items()
         for kind, ensembles in (("noisy", "one in five"), ("merged", "merged"))
     }
@@ -407,12 +407,12 @@ def pattern_of(sentence: str) -> re.Pattern[str]:
 
 def stated(text: str, sentence: str, figures: dict[str, str]) -> Iterator[tuple[int, int, str]]:
     """Yield where a text states figures, and what they are."""
-    found = list(pattern_of(sentence).finditer(text))
-    if len(found) != 1:
-        raise LookupError(f"found {len(found)} times instead of once: {sentence}")
+    matches = list(pattern_of(sentence).finditer(text))
+    if len(matches) != 1:
+        raise LookupError(f"found {len(matches)} times instead of once: {sentence}")
     names = [name for _, name, _, _ in string.Formatter().parse(sentence) if name]
     for number, name in enumerate(names, start=1):
-        yield *found[0].span(number), figures[name]
+        yield *matches[0].span(number), figures[name]
 
 
 def corrected(text: str, sentence: str, figures: dict[str, str]) -> str:

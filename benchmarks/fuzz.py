@@ -98,33 +98,33 @@ class Target(NamedTuple):
 
 def mutate_bytes(content: bytes, rng: np.random.Generator) -> bytes:
     """Return ``content`` with one to eight random changes."""
-    found = bytearray(content)
+    result = bytearray(content)
     for _ in range(int(2 ** rng.uniform(0, 3))):
-        size = len(found)
+        size = len(result)
         at, length = int(rng.integers(size + 1)), int(2 ** rng.uniform(0, 8))
-        part = bytes(found[at : at + length])
+        part = bytes(result[at : at + length])
         word = WORDS[int(rng.integers(len(WORDS)))]
-        how = int(rng.integers(9))
-        if how == 0 and at < size:
-            found[at] ^= 1 << int(rng.integers(8))
-        elif how == 1 and at < size:
-            found[at] = int(rng.integers(256))
-        elif how == 2:
-            found[at : at + len(word)] = word
-        elif how == 3:
-            found[at:at] = word * int(2 ** rng.uniform(0, 10) if rng.random() < 0.1 else 1)
-        elif how == 4:
-            del found[at : at + length]
-        elif how == 5:
-            found[at:at] = part
-        elif how == 6:
+        change = int(rng.integers(9))
+        if change == 0 and at < size:
+            result[at] ^= 1 << int(rng.integers(8))
+        elif change == 1 and at < size:
+            result[at] = int(rng.integers(256))
+        elif change == 2:
+            result[at : at + len(word)] = word
+        elif change == 3:
+            result[at:at] = word * int(2 ** rng.uniform(0, 10) if rng.random() < 0.1 else 1)
+        elif change == 4:
+            del result[at : at + length]
+        elif change == 5:
+            result[at:at] = part
+        elif change == 6:
             to = int(rng.integers(size + 1))
-            found[to : to + len(part)] = part
-        elif how == 7:
-            found[at : at + length] = rng.bytes(len(part))
+            result[to : to + len(part)] = part
+        elif change == 7:
+            result[at : at + length] = rng.bytes(len(part))
         elif rng.random() < 0.2:
-            del found[at:]
-    return bytes(found)
+            del result[at:]
+    return bytes(result)
 
 
 def mutate_json(content: Any, rng: np.random.Generator) -> Any:
@@ -133,12 +133,12 @@ def mutate_json(content: Any, rng: np.random.Generator) -> Any:
     for _ in range(int(2 ** rng.uniform(0, 2.3))):
         places = list(_entries(root))
         holder, key = places[int(rng.integers(len(places)))]
-        how = int(rng.integers(6))
-        if how < 3:
+        change = int(rng.integers(6))
+        if change < 3:
             holder[key] = copy.deepcopy(VALUES[int(rng.integers(len(VALUES)))])
-        elif how == 3 and holder is not root:
+        elif change == 3 and holder is not root:
             del holder[key]
-        elif how == 4:
+        elif change == 4:
             other, name = places[int(rng.integers(len(places)))]
             holder[key] = copy.deepcopy(other[name])
         elif isinstance(value := holder[key], (int, float)) and not isinstance(value, bool):
@@ -206,20 +206,20 @@ def _mutated_archive(content: bytes, rng: np.random.Generator) -> bytes:
     """Return an archive with a changed member or name, and its checksums right."""
     sink = io.BytesIO()
     with (
-        zipfile.ZipFile(io.BytesIO(content)) as found,
-        zipfile.ZipFile(sink, "w") as made,
+        zipfile.ZipFile(io.BytesIO(content)) as source,
+        zipfile.ZipFile(sink, "w") as target,
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # of names that are there twice
-        names = found.namelist()
+        names = source.namelist()
         chosen = names[int(rng.integers(len(names)))]
         for name in names:
-            data = found.read(name)
+            data = source.read(name)
             if name == chosen and rng.random() < 0.9:
                 data = mutate_bytes(data, rng)
             elif name == chosen:
                 name = str(rng.choice(["labels.npy", "../x.npy", "head.npy", "/", "a.txt", names[0]]))
-            made.writestr(name, data, zipfile.ZIP_DEFLATED if rng.random() < 0.2 else zipfile.ZIP_STORED)
+            target.writestr(name, data, zipfile.ZIP_DEFLATED if rng.random() < 0.2 else zipfile.ZIP_STORED)
     return sink.getvalue()
 
 
@@ -260,8 +260,8 @@ def mutate_checkpoint(folder: Path, rng: np.random.Generator) -> str:
 
 
 def _members(snapshot: Path) -> dict[str, np.ndarray]:
-    with np.load(io.BytesIO(snapshot.read_bytes()[:-SEAL_BYTES])) as found:
-        return dict(found)
+    with np.load(io.BytesIO(snapshot.read_bytes()[:-SEAL_BYTES])) as archive:
+        return dict(archive)
 
 
 def _mutated_array(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -301,14 +301,14 @@ def read_pairs(name: str, folder: Path) -> None:
 
 
 def read_consensus(folder: Path) -> None:
-    found = Consensus.open(folder / "c.zarr")
-    repr(found), json.dumps(found.info(), default=str)
-    found.cluster_sizes()
-    if found.has_memberships:
-        found.read_memberships(0, found.n_objects)
-    if found.has_trust:
-        repr(found.trust)
-    found.verify()
+    consensus = Consensus.open(folder / "c.zarr")
+    repr(consensus), json.dumps(consensus.info(), default=str)
+    consensus.cluster_sizes()
+    if consensus.has_memberships:
+        consensus.read_memberships(0, consensus.n_objects)
+    if consensus.has_trust:
+        repr(consensus.trust)
+    consensus.verify()
 
 
 def read_table(role: str, folder: Path) -> None:
@@ -440,21 +440,21 @@ def try_input(target: Target, number: int, seed: int, folder: Path) -> tuple[str
     try:
         target.read(folder)
     except BigconsError as error:
-        outcome, said = "refused", f"{type(error).__name__}: {error}"
+        outcome, message = "refused", f"{type(error).__name__}: {error}"
         if "\n" in str(error):
             outcome = "untyped"
     except BaseException as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "/bigcons/" in frame.filename]
         places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*ours[-1:], where)]
-        outcome, said = "untyped", f"{type(error).__name__}: {str(error)[:200]!r} at {', '.join(places)}"
+        outcome, message = "untyped", f"{type(error).__name__}: {str(error)[:200]!r} at {', '.join(places)}"
     else:
-        said = ""
+        message = ""
     if time.perf_counter() - began > MOST_SECONDS:
         outcome = "slow"
     elif peak_bytes() - before > MOST_BYTES:
         outcome = "large"
-    return outcome, f"{done}: {said}"
+    return outcome, f"{done}: {message}"
 
 
 def run_inputs(folder: Path, seed: int, first: int, seconds: float, at_most: int) -> None:
@@ -465,8 +465,8 @@ def run_inputs(folder: Path, seed: int, first: int, seconds: float, at_most: int
     while number < at_most and time.perf_counter() < until:
         target = targets[number % len(targets)]
         print(json.dumps([number, target.name]), flush=True)
-        outcome, said = try_input(target, number // len(targets), seed, folder / f"input-{os.getpid()}")
-        print(json.dumps([number, target.name, outcome, said]), flush=True)
+        outcome, message = try_input(target, number // len(targets), seed, folder / f"input-{os.getpid()}")
+        print(json.dumps([number, target.name, outcome, message]), flush=True)
         number += 1
 
 
@@ -489,11 +489,11 @@ def fuzz(folder: Path, seed: int, seconds: float, at_most: int) -> dict[str, Any
                     watch = threading.Timer(6 * MOST_SECONDS, process.kill)
                     watch.start()
                     continue
-                number, name, outcome, said = current
+                number, name, outcome, message = current
                 number += 1
                 counts[name][outcome] += 1
                 if outcome not in ("read", "refused"):
-                    bad.append(f"{name} {(number - 1) // len(names)}: {outcome}: {said}")
+                    bad.append(f"{name} {(number - 1) // len(names)}: {outcome}: {message}")
             watch.cancel()
         if process.returncode and current is not None and len(current) == 2:
             number, name = current[0] + 1, current[1]
@@ -538,12 +538,12 @@ def main() -> None:
             print(*try_input(target, int(number), arguments.seed, Path(folder, "input")))
             return
         at_most = 80 if arguments.smallest else arguments.at_most
-        found = fuzz(Path(folder), arguments.seed, arguments.seconds, at_most)
-    print(json.dumps(found, indent=1))
+        record = fuzz(Path(folder), arguments.seed, arguments.seconds, at_most)
+    print(json.dumps(record, indent=1))
     out = arguments.out or (None if arguments.smallest else RESULTS)
     if out:
-        out.write_text(json.dumps(found, indent=1) + "\n")
-    if found["bad"]:
+        out.write_text(json.dumps(record, indent=1) + "\n")
+    if record["bad"]:
         sys.exit(1)
 
 

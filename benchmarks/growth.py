@@ -91,7 +91,7 @@ def solved(name: str, n_clusters: int, ensemble: Ensemble, *, once: bool) -> dic
         passes = getattr(model, "history_", {}).get("seconds", [])
         if len(passes):
             row |= {"passes": len(passes), "seconds_per_pass": round(float(np.median(passes)), 4)}
-        best = min(best or row, row, key=lambda found: found["seconds"])
+        best = min(best or row, row, key=lambda run: run["seconds"])
         if once or row["seconds"] > SHORT:
             break
     return best
@@ -133,27 +133,27 @@ def next_seconds(done: list[tuple[int, float]], size: int) -> float:
 
 def lines(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the slope of every line, and by what factor the time per unit grows from its first to last."""
-    found = []
+    table = []
     for axis in SIZES:
         for name in SOLVED:
-            own = [row for row in rows if (row["axis"], row["method"]) == (axis, name)]
+            series = [row for row in rows if (row["axis"], row["method"]) == (axis, name)]
             line: dict[str, Any] = {"axis": axis, "method": name}
             for what in ("seconds", "seconds_per_pass"):
-                points = [(row["size"], row[what]) for row in own if row.get(what)]
+                points = [(row["size"], row[what]) for row in series if row.get(what)]
                 if len(points) > 1:
                     x, y = np.log(np.array(points, float)).T
                     line[f"slope_of_{what}"] = round(float(np.polyfit(x, y, 1)[0]), 3)
                     line[f"largest_slope_of_{what}"] = round(float((np.diff(y) / np.diff(x)).max()), 3)
                     line[f"{what}_per_unit"] = round(float(np.exp((y - x)[-1] - (y - x)[0])), 3)
-            found.append(line)
-    return found
+            table.append(line)
+    return table
 
 
-def show(found: list[dict[str, Any]]) -> None:
+def show(table: list[dict[str, Any]]) -> None:
     """Print the slopes as a table."""
     print(f"{'axis':<15}{'method':<9}{'solve: slope':>14}{'largest':>9}{'per unit':>10}", end="")
     print(f"{'pass: slope':>14}{'largest':>9}{'per unit':>10}")
-    for line in found:
+    for line in table:
         print(f"{line['axis']:<15}{line['method']:<9}", end="")
         for what in ("seconds", "seconds_per_pass"):
             values = (line.get(f"{part}{what}") for part in ("slope_of_", "largest_slope_of_"))
@@ -163,18 +163,18 @@ def show(found: list[dict[str, Any]]) -> None:
         print()
 
 
-def draw(rows: list[dict[str, Any]], found: list[dict[str, Any]], path: Path) -> None:
+def draw(rows: list[dict[str, Any]], table: list[dict[str, Any]], path: Path) -> None:
     """Draw seconds of a solve against each size, both axes logarithmic."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 8), layout="constrained")
     for axes, axis in zip(figure.subplots(2, 2).flat, SIZES, strict=True):
         for name in SOLVED:
-            own = [row for row in rows if (row["axis"], row["method"]) == (axis, name) and "seconds" in row]
-            line = next(line for line in found if (line["axis"], line["method"]) == (axis, name))
+            runs = [row for row in rows if (row["axis"], row["method"]) == (axis, name) and "seconds" in row]
+            line = next(line for line in table if (line["axis"], line["method"]) == (axis, name))
             slope = line.get("slope_of_seconds")
             label = name if slope is None else f"{name}, slope {slope:.2f}"
-            axes.loglog([row["size"] for row in own], [row["seconds"] for row in own], "o-", label=label)
+            axes.loglog([row["size"] for row in runs], [row["seconds"] for row in runs], "o-", label=label)
         axes.set(xlabel=axis, ylabel="seconds of a solve")
         axes.grid(alpha=0.3)
         axes.legend()
@@ -191,23 +191,23 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=8.0, help="for all of it")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    kept, path = [], RESULTS / "growth.json"
+    old_rows, path = [], RESULTS / "growth.json"
     if path.exists() and not arguments.smallest:  # axes that are not measured now
-        kept = [row for row in json.loads(path.read_text())["rows"] if row["axis"] not in arguments.axes]
+        old_rows = [row for row in json.loads(path.read_text())["rows"] if row["axis"] not in arguments.axes]
     rows = []
-    asked = {"smallest": arguments.smallest, "limit": np.inf if arguments.smallest else arguments.limit}
+    options = {"smallest": arguments.smallest, "limit": np.inf if arguments.smallest else arguments.limit}
     ends = time.perf_counter() + 60 * arguments.minutes
     for axis in arguments.axes:
-        for row in grow(axis, **asked, ends=ends):
+        for row in grow(axis, **options, ends=ends):
             print(json.dumps(row), flush=True)
             rows.append(row)
-    rows = [row for axis in SIZES for row in [*kept, *rows] if row["axis"] == axis]
-    found = lines(rows)
-    show(found)
+    rows = [row for axis in SIZES for row in [*old_rows, *rows] if row["axis"] == axis]
+    table = lines(rows)
+    show(table)
     if not arguments.smallest:
-        result = {"machine": describe(), "rows": rows, "lines": found}
+        result = {"machine": describe(), "rows": rows, "lines": table}
         path.write_text(json.dumps(result, indent=1) + "\n")
-        draw(rows, found, RESULTS / "growth.png")
+        draw(rows, table, RESULTS / "growth.png")
 
 
 if __name__ == "__main__":

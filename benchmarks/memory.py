@@ -86,11 +86,11 @@ def solve(options: dict[str, Any]) -> None:
             out = Path(options["out"]) / f"{size}.zarr" if options["where"] == "stored" else None
             budget = 1000
             for _ in range(8):  # refusals of too small a budget say what is needed
-                needed = fit(options["method"], x, client, budget, out, told=budget > 1000)
+                needed = fit(options["method"], x, client, budget, out, is_reported=budget > 1000)
                 if needed <= budget or needed > MOST:
                     break
                 budget = int(1.02 * needed)
-            fit(options["method"], x, client, GENEROUS, out, told=True)
+            fit(options["method"], x, client, GENEROUS, out, is_reported=True)
 
 
 def tell(**facts: Any) -> None:
@@ -102,20 +102,20 @@ def tell(**facts: Any) -> None:
 STATED: list[float] = []
 
 
-def fit(method: str, x: Any, client: Any, memory: int, out: Path | None, *, told: bool) -> int:
+def fit(method: str, x: Any, client: Any, memory: int, out: Path | None, *, is_reported: bool) -> int:
     """Solve with few passes; return the memory that a refusal states, 0 without one."""
     from bigcons import METHODS
     from bigcons.errors import BigconsError, MemoryBudgetError
 
     model = METHODS[method](memory=memory, client=client, random_state=0)
-    known = model.get_params(deep=False)
-    if "features" in known:
+    names = model.get_params(deep=False)
+    if "features" in names:
         model.set_params(features=np.random.default_rng(0).normal(size=(x.n_objects, 2)))
     few = {"n_clusters": K, "n_init": 1, "max_iter": 2, "tol": 0.0, **PARAMETERS.get(method, {})}
-    model.set_params(**{name: value for name, value in few.items() if name in known})
+    model.set_params(**{name: value for name, value in few.items() if name in names})
     refused, needed = None, 0
     STATED.clear()
-    if told:
+    if is_reported:
         tell(begin=x.n_objects, memory=memory)
     try:
         model.fit(x, out=out, overwrite=True)
@@ -123,7 +123,7 @@ def fit(method: str, x: Any, client: Any, memory: int, out: Path | None, *, told
         refused, needed = f"MemoryBudgetError: {error}", error.needed or 0
     except BigconsError as error:
         refused = f"{type(error).__name__}: {error}"
-    if told and (needed <= memory or memory == GENEROUS):  # else it was only asked what is needed
+    if is_reported and (needed <= memory or memory == GENEROUS):  # else it was only asked what is needed
         tell(end=x.n_objects, memory=memory, refused=refused, stated=max(STATED, default=None))
     return needed
 
@@ -192,19 +192,19 @@ def measure(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
         peak.start()
         before = 0
         for line in child.stdout:
-            told = json.loads(line)
-            if "begin" in told:
+            message = json.loads(line)
+            if "begin" in message:
                 before = peak.reset()
             else:
                 yield {
                     **{name: options[name] for name in ("method", "engine", "where")},
-                    "n_objects": told["end"],
-                    "budget": told["memory"],
+                    "n_objects": message["end"],
+                    "budget": message["memory"],
                     "peak": peak.look(),
                     "at_most": peak.resident(),
                     "added": peak.n_bytes - before,
-                    "stated": told["stated"],
-                    "refused": told["refused"],
+                    "stated": message["stated"],
+                    "refused": message["refused"],
                 }
             child.stdin.write("\n")
             child.stdin.flush()
@@ -225,22 +225,22 @@ def main() -> None:
     parser.add_argument("--where", nargs="*", default=["stored", "memory"])
     parser.add_argument("--methods", nargs="*")
     parser.add_argument("--solve", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.solve:
-        solve(json.loads(asked.solve))
+    flags = parser.parse_args()
+    if flags.solve:
+        solve(json.loads(flags.solve))
         return
     from bigcons import METHODS
 
     slow = {"eac-single"}  # a quarter of an hour, whose memory is that of the labels
     methods = list(
-        SMALLEST if asked.smallest else asked.methods or [name for name in METHODS if name not in slow]
+        SMALLEST if flags.smallest else flags.methods or [name for name in METHODS if name not in slow]
     )
     kinds = (
-        [("threads", "stored")] if asked.smallest else [(e, w) for e in asked.engines for w in asked.where]
+        [("threads", "stored")] if flags.smallest else [(e, w) for e in flags.engines for w in flags.where]
     )
     records: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        sizes = {"small": 2000, "large": 20_000} if asked.smallest else SIZES
+        sizes = {"small": 2000, "large": 20_000} if flags.smallest else SIZES
         SIZES.update(sizes)
         ensembles = store(Path(folder))
         for engine, where in kinds:
@@ -258,7 +258,7 @@ def main() -> None:
                 for record in measure(options):
                     records.append(record)
                     print(line_of(record), flush=True)
-                if not asked.smallest:
+                if not flags.smallest:
                     about = {"machine": describe(), "solves": records}
                     (RESULTS / "memory.json").write_text(json.dumps(about, indent=1))
                     (RESULTS / "memory.md").write_text(table_of(records))

@@ -156,11 +156,11 @@ def warm_up(model: Any) -> None:
 
 def digest(consensus: Consensus) -> str:
     """Return a hash of the labels and of the memberships, if there are any."""
-    found = hashlib.sha256(np.ascontiguousarray(consensus.labels))
+    checksum = hashlib.sha256(np.ascontiguousarray(consensus.labels))
     if consensus.has_memberships:
         for block in consensus.blocks():
-            found.update(np.ascontiguousarray(consensus.read_memberships(block.start, block.stop)))
-    return found.hexdigest()
+            checksum.update(np.ascontiguousarray(consensus.read_memberships(block.start, block.stop)))
+    return checksum.hexdigest()
 
 
 def measure(
@@ -170,12 +170,12 @@ def measure(
     out = folder / f"consensus-{solve.replace(' ', '-')}-{engine_name}.zarr"
     row = {"method": solve, "parameters": BY_NAME[solve][1], "engine": engine_name, "memory": memory}
     try:
-        found = measured_child(["--child", solve, str(path), str(out), memory, engine_name], __file__)
+        record = measured_child(["--child", solve, str(path), str(out), memory, engine_name], __file__)
     except SystemExit as failure:
         return {**row, "failed": str(failure)}
-    if "refused" in found:
-        return {**row, **found}
-    row |= {**found, "within_memory": found["peak_memory"] <= parse_size(memory)}
+    if "refused" in record:
+        return {**row, **record}
+    row |= {**record, "within_memory": record["peak_memory"] <= parse_size(memory)}
     row["ARI"] = round(accuracy(out, truth_path)["ARI"], 4)
     shutil.rmtree(out)
     return row
@@ -285,8 +285,8 @@ def main() -> None:
     out = arguments.out or (None if arguments.smallest else Path(__file__).parent / "results" / name)
     if out:
         if arguments.methods and out.exists():  # the others' rows stay
-            kept = json.loads(out.read_text())["rows"]
-            others = [row for row in kept if row["method"] not in arguments.methods]
+            old_rows = json.loads(out.read_text())["rows"]
+            others = [row for row in old_rows if row["method"] not in arguments.methods]
             results["rows"] = others + results["rows"]
         out.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -68,19 +68,19 @@ def run(what: str, n_objects: int, store: str, truth: str) -> dict[str, Any]:
         name, _, options = what.partition("(pairs=")
 
         def call(x: Any) -> Any:
-            given = {"pairs": options[:-1]} if options else {}
-            return bc.METHODS[name](6, memory=MEMORY, random_state=0, **given).fit(x)
+            parameters = {"pairs": options[:-1]} if options else {}
+            return bc.METHODS[name](6, memory=MEMORY, random_state=0, **parameters).fit(x)
 
         small, full = planted_ensemble(2_000, N_PARTITIONS, random_state=0)[0], store
     try:
         call(small)
         began = time.perf_counter()
-        found = call(full)
+        result = call(full)
     except bc.errors.BigconsError as error:
         return {"refused": f"{type(error).__name__}: {error}"[:200]}
     row = {"seconds": round(time.perf_counter() - began, 3)}
-    if hasattr(found, "labels_"):
-        row["ARI"] = round(bc.metrics.adjusted_rand(classes, found.labels_), 4)
+    if hasattr(result, "labels_"):
+        row["ARI"] = round(bc.metrics.adjusted_rand(classes, result.labels_), 4)
     return row
 
 
@@ -92,10 +92,10 @@ def run_all(cases: list[str], size: float, folder: Path) -> list[dict[str, Any]]
         n = int(n_objects * size)
         store, truth = plant(n, folder, N_PARTITIONS)
         try:
-            found = measured_child(["--child", what, str(n), str(store), str(truth)], __file__)
+            record = measured_child(["--child", what, str(n), str(store), str(truth)], __file__)
         except SystemExit as error:
-            found = {"failed": str(error)}
-        row = {"case": case, "n_objects": n, **found}
+            record = {"failed": str(error)}
+        row = {"case": case, "n_objects": n, **record}
         if "seconds" in row:
             row["peak"] = row.pop("peak_memory")
         print(json.dumps(row), flush=True)
@@ -109,19 +109,19 @@ def changes(history: list[dict[str, Any]]) -> list[str]:
     before = [run for run in history[:-1] if run["machine"]["processor"] == last["machine"]["processor"]][
         -10:
     ]
-    told = []
+    lines = []
     for row in last["rows"]:
-        earlier = [found for run in before for found in run["rows"] if found["case"] == row["case"]]
+        earlier = [run_row for run in before for run_row in run["rows"] if run_row["case"] == row["case"]]
         if earlier and ("seconds" in row) != ("seconds" in earlier[-1]):
-            told.append(f"{row['case']}: {row.get('refused') or row.get('failed') or 'no longer refused'}")
+            lines.append(f"{row['case']}: {row.get('refused') or row.get('failed') or 'no longer refused'}")
         for name, apart in APART.items():
-            values = [found[name] for found in earlier if name in found]
+            values = [run_row[name] for run_row in earlier if name in run_row]
             if not values or name not in row:
                 continue
             middle = statistics.median(values)
             if abs(row[name] - middle) > apart * (1 if name == "ARI" else middle):
-                told.append(f"{row['case']}: {name} {row[name]:g}, before {middle:g}")
-    return told
+                lines.append(f"{row['case']}: {name} {row[name]:g}, before {middle:g}")
+    return lines
 
 
 def draw(history: list[dict[str, Any]], path: Path) -> None:

@@ -121,15 +121,15 @@ def uci(names: Sequence[str], n_runs: int, raw: bool = False) -> dict[str, Any]:
         for kind, make in KINDS.items():
             ensembles = [make(X, random_state=seed, standardize=not raw) for seed in range(n_runs)]
             row: dict[str, Any] = {"data": name, "ensemble": kind}
-            found = {
+            runs_of = {
                 method: [
-                    fitted(how, K, ensemble, seed, **parameters).labels_
+                    fitted(key, K, ensemble, seed, **parameters).labels_
                     for seed, ensemble in enumerate(ensembles)
                 ]
-                for method, (how, parameters) in available(UCI_METHODS).items()
+                for method, (key, parameters) in available(UCI_METHODS).items()
             }
             for criterion, judge in (("H", matching_accuracy), ("ARI", adjusted_rand)):
-                values = {method: [judge(y, labels) for labels in runs] for method, runs in found.items()}
+                values = {method: [judge(y, labels) for labels in runs] for method, runs in runs_of.items()}
                 means = {method: round(float(np.mean(v)), 4) for method, v in values.items()}
                 row[criterion] = means
                 row[f"{criterion} sd_max_min"] = {
@@ -194,16 +194,16 @@ def draw_strokes(axes: Any, centroid: np.ndarray) -> None:
     axes.set(xlim=(0, 100), ylim=(0, 100))
 
 
-def digit(name: str, of: str, K: int, folder: Path | None) -> dict[str, Any]:
+def digit(name: str, numeral: str, K: int, folder: Path | None) -> dict[str, Any]:
     """Return how the clusters of the objects of one class overlap, and draw it if there is a folder."""
     X, y = load(name, raw=True)
-    rows = X[y.astype(str) == of]
+    rows = X[y.astype(str) == numeral]
     ensemble = kmeans(
         rows, n_partitions=100, n_clusters=(2, 10), sample=0.5, standardize=False, random_state=0
     )
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "data": name,
-        "class": of,
+        "class": numeral,
         "n_objects": len(rows),
         "published": {"overlap": 0.48},
     }
@@ -211,12 +211,12 @@ def digit(name: str, of: str, K: int, folder: Path | None) -> dict[str, Any]:
         model = PCC(K, divergence=divergence, random_state=0).fit(ensemble)
         overlap = cluster_overlap(model.memberships_, threshold=THRESHOLD)
         shares = model.memberships_.mean(axis=0, dtype=float)
-        found[divergence] = {
+        record[divergence] = {
             "overlap": np.round(overlap, 3).tolist(),
             "shares": np.round(shares, 3).tolist(),
             "largest overlap": round(float(overlap[~np.eye(K, dtype=bool)].max()), 3),
         }
-        print(divergence, found[divergence], flush=True)
+        print(divergence, record[divergence], flush=True)
         if folder and divergence == "kl":
             centroids = cluster_centroids(rows, model.memberships_, threshold=THRESHOLD)
             graph = plots.cluster_graph(model, centroids=centroids, glyph=draw_strokes, threshold=THRESHOLD)
@@ -224,7 +224,7 @@ def digit(name: str, of: str, K: int, folder: Path | None) -> dict[str, Any]:
             plots.coassociation(ensemble, n_objects=len(rows)).savefig(
                 folder / "pcc_paper_pairs.png", dpi=110
             )
-    return found
+    return record
 
 
 if __name__ == "__main__":

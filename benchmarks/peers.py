@@ -58,12 +58,12 @@ def linkage(labels: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:  # no
     from scipy.spatial.distance import squareform
 
     agree = np.zeros((len(labels), len(labels)), np.float32)
-    seen = np.zeros_like(agree)
+    n_seen = np.zeros_like(agree)
     for partition in labels.T:
-        known = partition >= 0
-        agree += (partition[:, None] == partition) & known
-        seen += known[:, None] & known
-    apart = 1 - agree / np.maximum(seen, 1)
+        is_labeled = partition >= 0
+        agree += (partition[:, None] == partition) & is_labeled
+        n_seen += is_labeled[:, None] & is_labeled
+    apart = 1 - agree / np.maximum(n_seen, 1)
     np.fill_diagonal(apart, 0)
     return fcluster(link(squareform(apart, checks=False), "average"), n_clusters, "maxclust")
 
@@ -84,19 +84,19 @@ def serve() -> None:
         began = time.perf_counter()
         model.fit(request["store"], out=request["out"])
         seconds, peak = time.perf_counter() - began, accuracy_peers.peak_memory()
-        found = np.asarray(model.labels_)
+        clusters = np.asarray(model.labels_)
     else:
         labels = np.load(request["labels"])
         began = time.perf_counter()
-        found = DO_IT_YOURSELF[request["solver"]](labels, request["n_clusters"], request["seed"])
+        clusters = DO_IT_YOURSELF[request["solver"]](labels, request["n_clusters"], request["seed"])
         seconds, peak = time.perf_counter() - began, accuracy_peers.peak_memory()
-    np.save(request["found"], found)
+    np.save(request["found"], clusters)
     print(json.dumps({"error": None, "wall": seconds, "peak": peak}))
 
 
-def solve(solver: str, given: dict[str, Any], peers: Path | None, timeout: float, memory: float) -> dict:
+def solve(solver: str, order: dict[str, Any], peers: Path | None, timeout: float, memory: float) -> dict:
     """Return seconds, peak memory and labels of a solve in a process of its own, or how it failed."""
-    shutil.rmtree(given["out"], ignore_errors=True)
+    shutil.rmtree(order["out"], ignore_errors=True)
     package, _, method = solver.partition(" ")
     command = [sys.executable, __file__, "--serve"]
     if package in accuracy_peers.PACKAGES:
@@ -112,9 +112,9 @@ def solve(solver: str, given: dict[str, Any], peers: Path | None, timeout: float
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
     )
-    request = {**given, "solver": solver, "method": method}
+    request = {**order, "solver": solver, "method": method}
     try:
-        told, errors = child.communicate(json.dumps(request) + "\n", timeout=timeout)
+        output, errors = child.communicate(json.dumps(request) + "\n", timeout=timeout)
     except subprocess.TimeoutExpired:
         child.kill()
         child.communicate()
@@ -123,11 +123,11 @@ def solve(solver: str, given: dict[str, Any], peers: Path | None, timeout: float
         is_memory = "MemoryError" in errors or "allocate" in errors or child.returncode == -9
         last = errors.strip().splitlines()[-1][:120] if errors.strip() else f"status {child.returncode}"
         return {"failed": f"more than {memory:g} GB" if is_memory else last}
-    answer = json.loads(told.splitlines()[-1])
+    answer = json.loads(output.splitlines()[-1])
     if answer["error"]:
         is_memory = "MemoryError" in answer["error"] or "allocate" in answer["error"]
         return {"failed": f"more than {memory:g} GB" if is_memory else answer["error"]}
-    return {"seconds": answer["wall"], "peak": answer["peak"], "labels": np.load(given["found"])}
+    return {"seconds": answer["wall"], "peak": answer["peak"], "labels": np.load(order["found"])}
 
 
 def measure(
@@ -139,7 +139,7 @@ def measure(
     for n in arguments.sizes:
         store, truth = plant(n, folder, N_PARTITIONS, **KINDS[kind])
         classes = np.load(truth, mmap_mode="r")
-        given = {
+        request = {
             **{name: str(folder / f"{name}.npy") for name in ("labels", "found")},
             "store": str(store),
             "out": str(folder / "consensus.zarr"),
@@ -148,7 +148,7 @@ def measure(
         }
         others = [solver for solver in solvers if not is_ours(solver)]
         if any("failed" not in last.get(solver, {}) for solver in others):
-            np.save(given["labels"], np.asarray(Ensemble.open(store)))
+            np.save(request["labels"], np.asarray(Ensemble.open(store)))
         for solver in solvers:
             before = last.get(solver)
             row: dict[str, Any] = {"solver": solver, "kind": kind, "n_objects": n}
@@ -164,8 +164,8 @@ def measure(
                 row["failed"] = f"not tried: {expected:.0f} s or more at its pace"
             else:
                 if is_ours(solver) and not arguments.smallest:
-                    solve(solver, given, None, COMPILING + arguments.timeout, arguments.memory)
-                row |= solve(solver, given, arguments.peers, arguments.timeout, arguments.memory)
+                    solve(solver, request, None, COMPILING + arguments.timeout, arguments.memory)
+                row |= solve(solver, request, arguments.peers, arguments.timeout, arguments.memory)
                 if "labels" in row:
                     row["ARI"] = adjusted_rand(classes, row.pop("labels"))
             last[solver] = row
@@ -203,13 +203,13 @@ DRAWN = {
 """Names and colors of what the first picture shows: all that ends early, and the fastest of the others."""
 
 
-def solved(found: dict[str, Any], solver: str, kind: str) -> list[dict[str, Any]]:
+def solved(facts: dict[str, Any], solver: str, kind: str) -> list[dict[str, Any]]:
     """Return the rows of a solver that did not fail, by the number of objects."""
-    rows = [row for row in found["rows"] if row["solver"] == solver and row["kind"] == kind]
+    rows = [row for row in facts["rows"] if row["solver"] == solver and row["kind"] == kind]
     return sorted((row for row in rows if "failed" not in row), key=lambda row: row["n_objects"])
 
 
-def draw(found: dict[str, Any], path: Path, kind: str = "coarse") -> None:
+def draw(facts: dict[str, Any], path: Path, kind: str = "coarse") -> None:
     """Draw seconds and memory against the number of objects, for few solvers whose lines are named."""
     from matplotlib.patheffects import withStroke
 
@@ -218,7 +218,7 @@ def draw(found: dict[str, Any], path: Path, kind: str = "coarse") -> None:
     with new_figure(9.0, 3.6) as figure:
         for axes, name in zip(figure.subplots(1, 2), ("seconds", "peak"), strict=True):
             for solver, (words, color) in DRAWN.items():
-                rows, ours = solved(found, solver, kind), is_ours(solver)
+                rows, ours = solved(facts, solver, kind), is_ours(solver)
                 if not rows:
                     continue
                 x = [row["n_objects"] for row in rows]
@@ -233,7 +233,7 @@ def draw(found: dict[str, Any], path: Path, kind: str = "coarse") -> None:
                     fontsize=12 if ours else 8.5, weight="bold" if ours else "normal",
                     path_effects=[withStroke(linewidth=3, foreground="white")], zorder=5,
                 )  # fmt: skip
-            most = max(row["n_objects"] for row in found["rows"] if row["kind"] == kind)
+            most = max(row["n_objects"] for row in facts["rows"] if row["kind"] == kind)
             ticks = {"1k": 1e3, "10k": 1e4, "100k": 1e5, "1M": 1e6, "10M": 1e7, "100M": 1e8}
             ticks = {name: size for name, size in ticks.items() if size <= most}
             axes.set(xscale="log", yscale="log", xlim=(700, 40 * most))  # with room for the last name
@@ -243,18 +243,18 @@ def draw(found: dict[str, Any], path: Path, kind: str = "coarse") -> None:
             axes.set_title(PANELS[name].capitalize().replace("gb", "GB"), loc="left", fontsize=11)
             axes.grid(axis="y", color="#E5E5E5", linewidth=0.8)
             axes.minorticks_off()
-        limits = f"more than {found['timeout']:g} s or {found['memory']:g} GB"
+        limits = f"more than {facts['timeout']:g} s or {facts['memory']:g} GB"
         figure.supxlabel(f"objects; at a cross, ten times as many take {limits}", fontsize=9)
         figure.savefig(path)
 
 
-def draw_all(found: dict[str, Any], path: Path) -> None:
+def draw_all(facts: dict[str, Any], path: Path) -> None:
     """Draw seconds, memory and accuracy of all solvers against the number of objects, by kind of ensemble."""
     from bigcons.plots import PALETTE, new_figure
 
-    names = [f"bigcons {method}" for method in OURS] + [row["solver"] for row in found["rows"]]
-    solvers = [name for name in dict.fromkeys(names) if any(row["solver"] == name for row in found["rows"])]
-    kinds = list(dict.fromkeys(row["kind"] for row in found["rows"]))
+    names = [f"bigcons {method}" for method in OURS] + [row["solver"] for row in facts["rows"]]
+    solvers = [name for name in dict.fromkeys(names) if any(row["solver"] == name for row in facts["rows"])]
+    kinds = list(dict.fromkeys(row["kind"] for row in facts["rows"]))
     with new_figure(2.6 * len(kinds) + 2.2, 6.6) as figure:
         axes = figure.subplots(3, len(kinds), sharex=True, sharey="row", squeeze=False)
         for number, solver in enumerate(solvers):
@@ -265,7 +265,7 @@ def draw_all(found: dict[str, Any], path: Path) -> None:
                 "marker": "o" if ours else "sD^v<>P"[number % 7], "markersize": 3,
             }  # fmt: skip
             for column, kind in enumerate(kinds):
-                rows = solved(found, solver, kind)
+                rows = solved(facts, solver, kind)
                 for line, name in enumerate(PANELS):
                     values = [row[name] / (1e9 if name == "peak" else 1) for row in rows]
                     axes[line, column].plot([row["n_objects"] for row in rows], values, label=solver, **style)
@@ -281,7 +281,7 @@ def draw_all(found: dict[str, Any], path: Path) -> None:
             axes[2, column].set_xlabel("objects")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         limits = (
-            f"a line ends where a solve takes\nmore than {found['timeout']:g} s or {found['memory']:g} GB"
+            f"a line ends where a solve takes\nmore than {facts['timeout']:g} s or {facts['memory']:g} GB"
         )
         figure.legend(handles, labels, loc="outside right upper", fontsize=8, title=limits, title_fontsize=8)
         figure.savefig(path)
@@ -307,9 +307,9 @@ def main() -> None:
         return
     pictures = arguments.out.with_suffix(".png"), arguments.out.with_name(f"{arguments.out.stem}_all.png")
     if arguments.draw:
-        found = json.loads(arguments.out.read_text())
-        draw(found, pictures[0])
-        draw_all(found, pictures[1])
+        facts = json.loads(arguments.out.read_text())
+        draw(facts, pictures[0])
+        draw_all(facts, pictures[1])
         return
     solvers = [f"bigcons {method}" for method in OURS] + list(DO_IT_YOURSELF)
     if arguments.smallest:
@@ -321,28 +321,28 @@ def main() -> None:
     is_part = arguments.solvers or arguments.sizes != SIZES or arguments.kinds != list(KINDS)
     if arguments.solvers:
         solvers = [solver for solver in solvers if solver in arguments.solvers]
-    found: dict[str, Any] = {"machine": describe(), "n_partitions": N_PARTITIONS}
-    found |= {"timeout": arguments.timeout, "memory": arguments.memory, "load": [], "rows": []}
+    facts: dict[str, Any] = {"machine": describe(), "n_partitions": N_PARTITIONS}
+    facts |= {"timeout": arguments.timeout, "memory": arguments.memory, "load": [], "rows": []}
     if is_part and arguments.out.exists() and not arguments.smallest:
         before = json.loads(arguments.out.read_text())
-        if any(before[name] != found[name] for name in ("timeout", "memory")):
+        if any(before[name] != facts[name] for name in ("timeout", "memory")):
             parser.error(f"the rows of {arguments.out} have other limits; state its --timeout and --memory")
-        found["rows"] = before["rows"]
+        facts["rows"] = before["rows"]
     for kind in arguments.kinds:
-        found["load"].append(round(os.getloadavg()[0], 1))
+        facts["load"].append(round(os.getloadavg()[0], 1))
         with tempfile.TemporaryDirectory() as folder:
             rows = measure(arguments, solvers, kind, Path(folder))
         again = {key_of(row) for row in rows}
-        found["rows"] = sorted(
-            [*(row for row in found["rows"] if key_of(row) not in again), *rows],
+        facts["rows"] = sorted(
+            [*(row for row in facts["rows"] if key_of(row) not in again), *rows],
             key=lambda row: (list(KINDS).index(row["kind"]), row["n_objects"], not is_ours(row["solver"])),
         )
         if not arguments.smallest:
-            arguments.out.write_text(json.dumps(found, indent=1) + "\n")
-            draw(found, pictures[0])
-            draw_all(found, pictures[1])
+            arguments.out.write_text(json.dumps(facts, indent=1) + "\n")
+            draw(facts, pictures[0])
+            draw_all(facts, pictures[1])
     if arguments.smallest:
-        assert all("ARI" in row for row in found["rows"])
+        assert all("ARI" in row for row in facts["rows"])
 
 
 if __name__ == "__main__":

@@ -52,10 +52,10 @@ class Phase(Progress):
 
     def finish(self) -> None:
         """End the task."""
-        taken, running = time.perf_counter() - self.began, self.phases.running
-        self.phases.seconds[running.pop()] += taken
+        seconds, running = time.perf_counter() - self.began, self.phases.running
+        self.phases.seconds[running.pop()] += seconds
         if running:
-            self.phases.seconds[running[-1]] -= taken
+            self.phases.seconds[running[-1]] -= seconds
 
 
 def seconds_of_read(ensemble: Ensemble) -> float:
@@ -99,10 +99,10 @@ def main() -> None:
                 method(6, random_state=0).fit(ensemble)
             whole = time.perf_counter() - began
             between = whole - sum(phases.seconds.values())
-            for phase, taken in [*phases.seconds.items(), ("between them", between), ("in all", whole)]:
-                row = {"method": method.__name__, "phase": phase, "seconds": taken, "reads": taken / read}
+            for phase, seconds in [*phases.seconds.items(), ("between them", between), ("in all", whole)]:
+                row = {"method": method.__name__, "phase": phase, "seconds": seconds, "reads": seconds / read}
                 rows.append(row)
-                print(f"{method.__name__:14} {phase:28} {taken:7.2f} s {row['reads']:6.1f} reads")
+                print(f"{method.__name__:14} {phase:28} {seconds:7.2f} s {row['reads']:6.1f} reads")
     measured = {"machine": describe(), "n_objects": n, "n_partitions": M, "read_seconds": read, "rows": rows}
     if out := options.out or (None if options.smallest else RESULTS / "phases.json"):
         out.write_text(json.dumps(measured, indent=1) + "\n")

@@ -145,9 +145,9 @@ def available(methods: Named) -> Named:
     modules = {"metis": "pymetis", "km1": "mtkahypar", "cut": "mtkahypar"}
     missing = {option for option, module in modules.items() if find_spec(module) is None}
     return {
-        name: (how, parameters)
-        for name, (how, parameters) in methods.items()
-        if missing.isdisjoint(map(str, as_in_paper(how, **parameters).get_params().values()))
+        name: (key, parameters)
+        for name, (key, parameters) in methods.items()
+        if missing.isdisjoint(map(str, as_in_paper(key, **parameters).get_params().values()))
     }
 
 
@@ -189,8 +189,8 @@ def run_parts(
     results: dict[str, Any] = json.loads(out.read_text()) if out and out.exists() else {}
     for part in arguments.parts:
         began = time.process_time()
-        found = parts[part]()
-        results[part] = {**found, "cpu_seconds": round(time.process_time() - began, 1), "machine": describe()}
+        table = parts[part]()
+        results[part] = {**table, "cpu_seconds": round(time.process_time() - began, 1), "machine": describe()}
         if out:
             out.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -56,8 +56,8 @@ def plant(
 def labels_in_order(
     recipe: PlantedLabels, blocks: list[Block], n_labeled: np.ndarray, truth: np.ndarray
 ) -> Iterator[np.ndarray]:
-    made = ThreadsEngine().map(lambda block: recipe.read(block.start, block.stop), blocks)
-    for block, (labels, classes) in zip(blocks, made, strict=True):
+    parts = ThreadsEngine().map(lambda block: recipe.read(block.start, block.stop), blocks)
+    for block, (labels, classes) in zip(blocks, parts, strict=True):
         truth[block.start : block.stop] = classes
         n_labeled += np.count_nonzero(labels >= 0, axis=0)
         yield labels
@@ -189,7 +189,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        runs = [measure(of, n, folder, arguments) for n in sizes for of in methods]
+        runs = [measure(method, n, folder, arguments) for n in sizes for method in methods]
         results = {"machine": describe(), "runs": runs}
     if arguments.out:
         arguments.out.write_text(json.dumps(results, indent=1) + "\n")

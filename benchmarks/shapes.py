@@ -98,19 +98,19 @@ def one_hot(ensemble: Ensemble) -> Any:
     from scipy.sparse import csr_array
 
     labels = ensemble.read(0, ensemble.n_objects)
-    seen = labels >= 0
-    columns = (labels + ensemble.offsets[:-1].astype(np.int32))[seen]
-    starts = np.concatenate([[0], np.cumsum(seen.sum(axis=1))]).astype(np.int32)
+    is_labeled = labels >= 0
+    columns = (labels + ensemble.offsets[:-1].astype(np.int32))[is_labeled]
+    starts = np.concatenate([[0], np.cumsum(is_labeled.sum(axis=1))]).astype(np.int32)
     shape = ensemble.n_objects, ensemble.n_base_clusters
     return csr_array((np.ones(columns.size, np.float32), columns, starts), shape=shape)
 
 
 def equal_classes(
-    n_objects: int, n_partitions: int, n_classes: int, **how: Any
+    n_objects: int, n_partitions: int, n_classes: int, **options: Any
 ) -> tuple[Ensemble, np.ndarray]:
     """Return a planted ensemble of classes of equal size."""
     shares = [1.0 / n_classes] * n_classes
-    return planted_ensemble(n_objects, n_partitions, shares=shares, **how)
+    return planted_ensemble(n_objects, n_partitions, shares=shares, **options)
 
 
 def ordinary(*, smallest: bool, full: bool) -> Iterator[Cell]:
@@ -138,15 +138,15 @@ def creeping(*, smallest: bool) -> Iterator[dict[str, Any]]:
             most = {"max_iter": 5 if smallest else 300}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found, longer = solve(**most).fit(ensemble), solve(tol=1e-7, **most).fit(ensemble)
+                model, longer = solve(**most).fit(ensemble), solve(tol=1e-7, **most).fit(ensemble)
             yield {
                 "ensemble": f"{n:,} x {M}, {100 * missing:.0f} % missing",
                 "n_clusters": n_clusters,
-                "passes": found.n_passes_,
-                "shortened": sum(length < 1.0 for length in found.history_["step_length"]),
-                "gap": found.gap_,
-                "labels_changed": float(np.mean(longer.labels_ != found.labels_)),
-                "adjusted_rand": round(adjusted_rand(classes, found.labels_), 4),
+                "passes": model.n_passes_,
+                "shortened": sum(length < 1.0 for length in model.history_["step_length"]),
+                "gap": model.gap_,
+                "labels_changed": float(np.mean(longer.labels_ != model.labels_)),
+                "adjusted_rand": round(adjusted_rand(classes, model.labels_), 4),
             }
 
 
@@ -284,19 +284,19 @@ def run_cell(cell: str, *, smallest: bool, full: bool, skip: int = 0) -> Iterato
                     fit(corner)
             yield {**row, "begins": True}
             try:
-                found, seconds, cpu = timed(fit, ensemble, once=smallest)
+                result, seconds, cpu = timed(fit, ensemble, once=smallest)
             except Exception as error:
                 yield {**row, "refused": f"{type(error).__name__}: {error}"[:200]}
                 continue
-            labels = np.asarray(getattr(found, "labels_", found))
+            labels = np.asarray(getattr(result, "labels_", result))
             row |= {
                 "seconds": round(seconds, 2),
                 "cpu_seconds": round(cpu, 2),
                 "adjusted_rand": round(adjusted_rand(classes, labels), 4),
                 "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,  # so far, in order
             }
-            if hasattr(found, "n_passes_"):
-                row["passes"] = found.n_passes_
+            if hasattr(result, "n_passes_"):
+                row["passes"] = result.n_passes_
             if what == "PCC":
                 reference = labels
             elif what == "PCC, longer" and reference is not None:
@@ -318,14 +318,14 @@ def timed(fit: Callable[[Ensemble], Any], ensemble: Ensemble, *, once: bool) -> 
         with warnings.catch_warnings(), install_recorder("numba:compile") as compiled:
             warnings.simplefilter("ignore")
             began, used = time.perf_counter(), time.process_time()
-            found = fit(ensemble)
+            result = fit(ensemble)
             seconds, cpu = time.perf_counter() - began, time.process_time() - used
         if best is not None:
-            return min(best, (found, seconds, cpu), key=lambda run: run[1])
+            return min(best, (result, seconds, cpu), key=lambda run: run[1])
         if once:
-            return found, seconds, cpu
+            return result, seconds, cpu
         if not compiled.buffer:
-            best = found, seconds, cpu
+            best = result, seconds, cpu
             if seconds >= SHORT:
                 return best
 
@@ -414,22 +414,22 @@ def main() -> None:
     rows = []
     ends = time.perf_counter() + 60 * arguments.minutes
     for cell in cells:
-        found = (
+        rows_of_cells = (
             run_cell(cell, smallest=True, full=False)
             if arguments.smallest
             else run_limited(cell, full=arguments.full, limit=arguments.limit, ends=ends)
         )
-        for row in found:
+        for row in rows_of_cells:
             if not row.get("begins"):
                 print(json.dumps(row), flush=True)
                 rows.append(row)
     if arguments.smallest:
         return
-    kept = []
+    old_rows = []
     if arguments.out.exists():  # cells that are not measured now
-        known = json.loads(arguments.out.read_text())["rows"]
-        kept = [row for row in known if row["cell"] not in cells]
-    rows = [row for cell in CELLS for row in [*kept, *rows] if row["cell"] == cell]
+        all_rows = json.loads(arguments.out.read_text())["rows"]
+        old_rows = [row for row in all_rows if row["cell"] not in cells]
+    rows = [row for cell in CELLS for row in [*old_rows, *rows] if row["cell"] == cell]
     arguments.out.write_text(json.dumps({"machine": describe(), "rows": rows}, indent=1) + "\n")
     arguments.out.with_suffix(".md").write_text(table(rows))
 

@@ -211,8 +211,8 @@ def slope_of(values: list[float]) -> dict[str, float] | None:
         return None
     x = np.arange(len(y)) - (len(y) - 1) / 2
     slope = float(x @ y / (x @ x))
-    rest = y - y.mean() - slope * x
-    return {"slope": slope, "error": float(np.sqrt(rest @ rest / (len(y) - 2) / (x @ x)))}
+    residuals = y - y.mean() - slope * x
+    return {"slope": slope, "error": float(np.sqrt(residuals @ residuals / (len(y) - 2) / (x @ x)))}
 
 
 def processes_left(token: str) -> list[psutil.Process]:
@@ -293,8 +293,8 @@ def soak(
                 "threads": me.num_threads(),
             }
             solves.append(measured)
-            told = ", ".join(f"{name} {value:g}" for name, value in measured.items())
-            print(f"{(time.perf_counter() - began) / 60:.1f} min, {what}: {told}", flush=True)
+            summary = ", ".join(f"{name} {value:g}" for name, value in measured.items())
+            print(f"{(time.perf_counter() - began) / 60:.1f} min, {what}: {summary}", flush=True)
     finally:
         kills = cluster.close()
     wrong += [f"left a process: {process}" for process in processes_left(token)]
@@ -333,21 +333,21 @@ def main() -> None:
     parser.add_argument("--kill-seconds", type=float, default=12.0, help="between two deaths of workers")
     parser.add_argument("-o", "--out", type=Path, help=f"results, as JSON; by default {RESULTS.name}")
     parser.add_argument("--serve", type=float, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.serve:
-        serve(given.serve)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(arguments.serve)
         return
     with tempfile.TemporaryDirectory() as folder:
-        if given.smallest:
-            found = soak(2000, 0.0, 25.0, 800, 1e-5, Path(folder))
+        if arguments.smallest:
+            record = soak(2000, 0.0, 25.0, 800, 1e-5, Path(folder))
         else:
-            n_objects = int(given.millions * 1e6)
-            found = soak(n_objects, given.minutes, given.kill_seconds, None, 1e-7, Path(folder))
-    print(json.dumps({name: value for name, value in found.items() if name != "solves"}, indent=1))
-    out = given.out or (None if given.smallest else RESULTS)
+            n_objects = int(arguments.millions * 1e6)
+            record = soak(n_objects, arguments.minutes, arguments.kill_seconds, None, 1e-7, Path(folder))
+    print(json.dumps({name: value for name, value in record.items() if name != "solves"}, indent=1))
+    out = arguments.out or (None if arguments.smallest else RESULTS)
     if out:
-        out.write_text(json.dumps(found, indent=1) + "\n")
-    if found["wrong"]:
+        out.write_text(json.dumps(record, indent=1) + "\n")
+    if record["wrong"]:
         sys.exit(1)
 
 

@@ -70,8 +70,8 @@ def blocks(n_objects: int, n_partitions: int, n_clusters: int, dtype: str) -> It
 
 def peak() -> int:
     """Return the peak memory of this process."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found[1]) * 1024 if found else 0
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(match[1]) * 1024 if match else 0
 
 
 def read_all(ensemble: Ensemble) -> tuple[float, float]:
@@ -160,7 +160,7 @@ def measure(folders: dict[str, str], n_objects: int, n_partitions: int, n_cluste
         write_store(path, Content(header, [None] * n_partitions, source), True)
         written = time.perf_counter() - start
         with multiprocessing.get_context("spawn").Pool(1) as process:
-            found = process.apply(measure_reading, (path,))
+            record = process.apply(measure_reading, (path,))
         n_bytes = bytes_at(path)
         files = sorted(Path(path).glob("*.parquet"))
         footers = sum(map(len, map(footer_of, files)))
@@ -171,8 +171,8 @@ def measure(folders: dict[str, str], n_objects: int, n_partitions: int, n_cluste
                 "n_partitions": n_partitions,
                 "dtype": dtype,
                 "write_seconds": round(written, 2),
-                **found,
-                "ns_per_label": round(1e9 * found["read_seconds"] / (n_objects * n_partitions), 1),
+                **record,
+                "ns_per_label": round(1e9 * record["read_seconds"] / (n_objects * n_partitions), 1),
                 "bytes_per_label": round(n_bytes / (n_objects * n_partitions), 3),
                 **(
                     {"footer_share": round(footers / n_bytes, 3), "open_ms": open_ms(files[0])}

@@ -94,10 +94,10 @@ def partitions(x: np.ndarray, kind: str, draw: np.random.Generator) -> np.ndarra
     low, high = {"fine": (int(len(x) ** 0.5),) * 2, "eight": (8, 8)}.get(kind, (2, 20))
     columns = []
     for _ in range(N_PARTITIONS):
-        seen = x
+        view = x
         if kind == "proj":
-            seen = x @ draw.normal(size=(x.shape[1], max(x.shape[1] // 2, 1)))
-        columns.append(kmeans_labels(seen, low, high, draw, 0.5 if kind in ("half", MANY) else 1.0))
+            view = x @ draw.normal(size=(x.shape[1], max(x.shape[1] // 2, 1)))
+        columns.append(kmeans_labels(view, low, high, draw, 0.5 if kind in ("half", MANY) else 1.0))
     return np.column_stack(columns)
 
 
@@ -146,11 +146,11 @@ def ensembles(n: int, seeds: range, *, smallest: bool = False) -> Iterator[tuple
         errs = draw.random((n, M)) < np.where(draw.random(n) < share, 0.8, 0.05)[:, None]
         wrong, classes = draw.integers(6, size=(n, M)), draw.integers(6, size=n)
         labels = np.where(errs, wrong, classes[:, None])
-        told = {"data": "erring-6", "kind": f"{M} x {share}", "separation": ERRING}
+        facts = {"data": "erring-6", "kind": f"{M} x {share}", "separation": ERRING}
         for method in TOLD:
-            found = consensus(labels, 6, method=method, random_state=0, client="serial")
-            told[method] = round(float(adjusted_rand(classes, found.labels_)), 4)
-        yield told, labels
+            model = consensus(labels, 6, method=method, random_state=0, client="serial")
+            facts[method] = round(float(adjusted_rand(classes, model.labels_)), 4)
+        yield facts, labels
 
 
 def row_of(labels: np.ndarray) -> dict[str, Any]:
@@ -171,19 +171,19 @@ def truths(n: int, seed: int, kind: str) -> list[tuple[float, bool]]:
     x, classes = nested(n, draw)
     labels = partitions(x, kind, draw)
     ensemble = Ensemble.from_labels(labels)
-    found = search(ensemble, SerialEngine(), 0)
-    groups, rows = found.groups, []
+    result = search(ensemble, SerialEngine(), 0)
+    groups, rows = result.groups, []
     members = np.zeros((8, len(groups.table)))
-    seen = groups.groups >= 0
-    np.add.at(members, (classes[seen], groups.groups[seen]), 1)
+    is_grouped = groups.groups >= 0
+    np.add.at(members, (classes[is_grouped], groups.groups[is_grouped]), 1)
     for name in TREES:
-        support = found.halves.support(name).mean
+        support = result.halves.support(name).mean
         sides = groups.trees[name].sides
-        one, two = (members @ side.T for side in node_sums(sides, np.eye(groups.sizes.size))[sides.T])
-        most = np.stack([one, two, members.sum(axis=1)[:, None] - one - two]).max(axis=0)
+        first, two = (members @ side.T for side in node_sums(sides, np.eye(groups.sizes.size))[sides.T])
+        most = np.stack([first, two, members.sum(axis=1)[:, None] - first - two]).max(axis=0)
         right = (most >= 0.9 * members.sum(axis=1)[:, None]).all(axis=0)
-        proper = (one.sum(axis=0) > 0) & (two.sum(axis=0) > 0)
-        whole = ((one > two).any(axis=0)) & ((two > one).any(axis=0))  # each side has a class of its own
+        proper = (first.sum(axis=0) > 0) & (two.sum(axis=0) > 0)
+        whole = ((first > two).any(axis=0)) & ((two > first).any(axis=0))  # each side has a class of its own
         rows += [(float(s), bool(r)) for s, r in zip(support[proper], (right & whole)[proper], strict=True)]
     return rows
 
@@ -198,11 +198,11 @@ GENERATED: dict[str, dict[str, Any]] = {
 
 def references(n: int, seeds: range) -> Iterator[dict[str, Any]]:
     """Yield the p-value of every data set and kind, and whether the labels alone claim structure."""
-    made: dict[tuple[str, int | None], Any] = {(name, None): make for name, make in CONTINUA.items()}
+    recipes: dict[tuple[str, int | None], Any] = {(name, None): make for name, make in CONTINUA.items()}
     for s in SEPARATIONS[1:4]:
-        made["planted-2", s] = lambda draw, n, s=s: planted(2, s, n, draw)
-    for seed, (data, separation), (kind, options) in product(seeds, made, GENERATED.items()):
-        x = made[data, separation](generator(seed, f"structure.reference.{data}.{separation}"), n)
+        recipes["planted-2", s] = lambda draw, n, s=s: planted(2, s, n, draw)
+    for seed, (data, separation), (kind, options) in product(seeds, recipes, GENERATED.items()):
+        x = recipes[data, separation](generator(seed, f"structure.reference.{data}.{separation}"), n)
         ensemble = kmeans(x, n_partitions=30, random_state=seed, client="serial", **options)
         tree = consensus_tree(ensemble, features=x, n_draws=19, random_state=0, client="serial")
         yield {
@@ -235,10 +235,10 @@ def m3c(x: np.ndarray, draw: np.random.Generator) -> float:
 
 def by_m3c(n: int, seeds: range) -> Iterator[dict[str, Any]]:
     """Yield whether M3C's test claims structure in continua and in planted classes."""
-    made: dict[tuple[str, int | None], Any] = {(name, None): make for name, make in CONTINUA.items()}
+    recipes: dict[tuple[str, int | None], Any] = {(name, None): make for name, make in CONTINUA.items()}
     for K, s in product(CLASSES, SEPARATIONS):
-        made[f"planted-{K}", s] = lambda draw, n, K=K, s=s: planted(K, s, n, draw)
-    for seed, ((data, separation), make) in product(seeds, made.items()):
+        recipes[f"planted-{K}", s] = lambda draw, n, K=K, s=s: planted(K, s, n, draw)
+    for seed, ((data, separation), make) in product(seeds, recipes.items()):
         draw = generator(seed, f"structure.m3c.{data}.{separation}")
         p = m3c(make(draw, n), draw)
         yield {"data": data, "separation": separation, "p_value": p, "claimed": p < 0.05}
@@ -251,51 +251,51 @@ def summary(rows: list[dict[str, Any]], splits: list[tuple[float, bool]]) -> dic
         return {"ensembles": len(some), "claimed": round(float(np.mean([r["claimed"] for r in some])), 3)}
 
     null = [row for row in rows if row["separation"] is None]
-    found: dict[str, Any] = {"structureless": rate(null)}
+    table: dict[str, Any] = {"structureless": rate(null)}
     for key in ("kind", "data"):
         for name in dict.fromkeys(row[key] for row in null):
-            found[f"structureless, {name}"] = rate([row for row in null if row[key] == name])
+            table[f"structureless, {name}"] = rate([row for row in null if row[key] == name])
     for separation in SEPARATIONS:
         some = [row for row in rows if row["separation"] == separation]
-        found[f"separation {separation}"] = rate(some)
+        table[f"separation {separation}"] = rate(some)
         for kind in KINDS:
-            found[f"separation {separation}, {kind}"] = rate([row for row in some if row["kind"] == kind])
+            table[f"separation {separation}, {kind}"] = rate([row for row in some if row["kind"] == kind])
     for group in (NOISY, ERRING):
         of_group = [row for row in rows if row["separation"] == group]
         for name in ("", *dict.fromkeys(row["kind"] for row in of_group)):
             some = [row for row in of_group if row["kind"] == name or not name]
             is_right = [row["n_clusters"] == int(row["data"].split("-")[1]) for row in some]
-            found[f"{group}, {name}" if name else group] = rate(some) | {
+            table[f"{group}, {name}" if name else group] = rate(some) | {
                 "right_number": round(float(np.mean(is_right)), 3)
             }
             if group == ERRING:
-                found[f"{group}, {name}" if name else group] |= {
+                table[f"{group}, {name}" if name else group] |= {
                     method: round(float(np.mean([row[method] for row in some])), 3) for method in TOLD
                 }
     support, true = np.array(splits).T
     bins = np.searchsorted(BINS, support, side="right") - 1
     for at, least in enumerate(BINS):
         if (bins == at).any():
-            found[f"support from {least}"] = {
+            table[f"support from {least}"] = {
                 "splits": int((bins == at).sum()),
                 "true": round(float(true[bins == at].mean()), 3),
             }
-    return found
+    return table
 
 
-def draw_power(told: dict[str, Any], path: Path) -> None:
+def draw_power(table: dict[str, Any], path: Path) -> None:
     """Draw the share of ensembles in which structure is claimed, by separation and kind, beside M3C's."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.2, 3.4), layout="constrained")
     axes = figure.subplots()
     for kind, color in zip(KINDS, ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"), strict=True):
-        null = told[f"structureless, {kind}"]["claimed"]
-        power = [told[f"separation {s}, {kind}"]["claimed"] for s in SEPARATIONS]
+        null = table[f"structureless, {kind}"]["claimed"]
+        power = [table[f"separation {s}, {kind}"]["claimed"] for s in SEPARATIONS]
         axes.plot([0, *SEPARATIONS], [null, *power], color=color, marker="o", markersize=3, label=kind)
     if (RESULTS / "structure_m3c.json").exists():
-        told = json.loads((RESULTS / "structure_m3c.json").read_text())
-        power = [np.mean([r["claimed"] for r in told["rows"] if r["separation"] == s])
+        table = json.loads((RESULTS / "structure_m3c.json").read_text())
+        power = [np.mean([r["claimed"] for r in table["rows"] if r["separation"] == s])
                  for s in (None, *SEPARATIONS)]  # fmt: skip
         axes.plot(
             [0, *SEPARATIONS], power, color="black", linestyle=":", marker="s", markersize=3, label="M3C"
@@ -317,31 +317,31 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.reference or arguments.m3c:
-        name, of, n = ("m3c", by_m3c, 1000) if arguments.m3c else ("reference", references, 500)
+        name, rows_by_seed, n = ("m3c", by_m3c, 1000) if arguments.m3c else ("reference", references, 500)
         n, n_seeds = (100, 1) if arguments.smallest else (n, arguments.seeds // 2)
-        told = []
-        for row in of(n, range(FIRST_SEED, FIRST_SEED + n_seeds)):
-            told.append(row)
+        facts = []
+        for row in rows_by_seed(n, range(FIRST_SEED, FIRST_SEED + n_seeds)):
+            facts.append(row)
             print(row, flush=True)
             if arguments.smallest:
                 return
-        content = json.dumps({"machine": describe(), "rows": told}, indent=1)
+        content = json.dumps({"machine": describe(), "rows": facts}, indent=1)
         (RESULTS / f"structure_{name}.json").write_text(content + "\n")
         return
     n, seeds = 200 if arguments.smallest else 1000, range(FIRST_SEED, FIRST_SEED + arguments.seeds)
     seeds = seeds[:1] if arguments.smallest else seeds
     rows = []
-    for told, labels in ensembles(n, seeds, smallest=arguments.smallest):
-        rows.append({**told, **row_of(labels)})
+    for facts, labels in ensembles(n, seeds, smallest=arguments.smallest):
+        rows.append({**facts, **row_of(labels)})
         print(rows[-1], flush=True)
     kinds = KINDS[:1] if arguments.smallest else KINDS
     splits = [row for seed in seeds for kind in kinds for row in truths(n, seed, kind)]
-    found = summary(rows, splits) if not arguments.smallest else {}
-    print(json.dumps(found, indent=1))
+    table = summary(rows, splits) if not arguments.smallest else {}
+    print(json.dumps(table, indent=1))
     if not arguments.smallest:
-        text = json.dumps({"machine": describe(), "summary": found, "rows": rows}, indent=1)
+        text = json.dumps({"machine": describe(), "summary": table, "rows": rows}, indent=1)
         (RESULTS / "structure.json").write_text(text + "\n")
-        draw_power(found, RESULTS / "structure.png")
+        draw_power(table, RESULTS / "structure.png")
 
 
 if __name__ == "__main__":

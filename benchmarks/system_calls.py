@@ -81,10 +81,10 @@ class Calls:
             within = options.get("dir_fd")
             where = path if within is None else Path(f"/proc/self/fd/{within}").readlink() / path
             self.tick(where)
-            found = call(path, *args, **options)
+            result = call(path, *args, **options)
             if name == "fsync" and (file := Path(f"/proc/self/fd/{path}").resolve()).is_file():
                 self._flushed[os.fstat(path).st_ino] = _state(file)
-            return found
+            return result
 
         return counting
 
@@ -116,8 +116,8 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 class Work(NamedTuple):
@@ -138,9 +138,9 @@ def _labels(folder: Path) -> bytes:
 def _solution(folder: Path) -> bytes:
     if not (folder / "x").exists():
         return b""
-    found = Consensus.open(folder / "x")
-    found.verify()
-    return np.asarray(found.labels).tobytes()
+    consensus = Consensus.open(folder / "x")
+    consensus.verify()
+    return np.asarray(consensus.labels).tobytes()
 
 
 def _store(folder: Path, labels: np.ndarray, *, overwrite: bool = False) -> None:
@@ -206,18 +206,18 @@ def fail_every_call(folder: Path, name: str, fault: str, every: int = 1) -> tupl
         for path in failing.lost:
             with suppress(FileNotFoundError):
                 os.truncate(path, path.stat().st_size // 2)
-        told = f"{name}, {fault}, call {at}"
+        case = f"{name}, {fault}, call {at}"
         is_told = isinstance(error, BigconsError) and "\n" not in str(error)
         if fault != "power cut" and not (error is None or is_told):
-            wrong.append(f"{told}: untyped: {error!r}")
+            wrong.append(f"{case}: untyped: {error!r}")
         try:
-            found = work.state(folder)
-            if found == old != new:
+            state = work.state(folder)
+            if state == old != new:
                 work.do(folder)
         except Exception as raised:
-            wrong.append(f"{told}: then {raised!r}")
+            wrong.append(f"{case}: then {raised!r}")
             continue
-        outcomes["old" if found == old else "new" if found == new else "other"] += 1
-        if found not in (old, new) or work.state(folder) != new:
-            wrong.append(f"{told}: neither the old nor the new state")
+        outcomes["old" if state == old else "new" if state == new else "other"] += 1
+        if state not in (old, new) or work.state(folder) != new:
+            wrong.append(f"{case}: neither the old nor the new state")
     return outcomes, wrong

@@ -51,8 +51,8 @@ def score(method: str, labels: np.ndarray, classes: np.ndarray) -> float:
     name, _, variant = method.partition(", ")
     alike = dict.fromkeys(groups.ERROR_RATES, 1.0)
     with patch.object(groups, "ERROR_RATES", alike if variant else groups.ERROR_RATES):
-        found = consensus(labels, int(classes.max()) + 1, name, random_state=0, client="serial")
-    return float(adjusted_rand(classes, found.labels_))
+        model = consensus(labels, int(classes.max()) + 1, name, random_state=0, client="serial")
+    return float(adjusted_rand(classes, model.labels_))
 
 
 def main() -> None:
@@ -69,9 +69,9 @@ def main() -> None:
             means[method][kind] = round(float(np.mean([score(method, *each) for each in toys])), 4)
             print(f"{method:<20}{kind:<14}{means[method][kind]:.3f}", flush=True)
     if not arguments.smallest:
-        found = {"machine": describe(), "ensembles": len(seeds), "ari": means}
+        facts = {"machine": describe(), "ensembles": len(seeds), "ari": means}
         path = Path(__file__).parent / "results" / "toys.json"
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

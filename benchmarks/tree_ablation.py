@@ -87,11 +87,11 @@ def placed(incidence: Any, offsets: np.ndarray, clusters: np.ndarray, n_clusters
     k, sizes = clusters[counted], np.bincount(clusters[counted], minlength=n_clusters)
     table = (incidence[counted].T @ one_hot(k, n_clusters)).T
     there = np.flatnonzero(sizes)
-    rates, own = log_rates(table[there], sizes[there].astype(float), offsets)
+    rates, without = log_rates(table[there], sizes[there].astype(float), offsets)
     column = np.cumsum(sizes > 0) - 1
     scores = incidence @ rates + np.log(sizes[there] + 1)
     at = counted, column[k]
-    scores[at] = (incidence @ own + np.log(sizes[there]))[at]
+    scores[at] = (incidence @ without + np.log(sizes[there]))[at]
     return there[scores.argmax(axis=1)]
 
 
@@ -125,18 +125,18 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
         return most_probable(sample, offsets, groups.counts, clusters, left_out=True)
 
     as_cut = cuts[ONCE].labels
-    found = {name: moved(cut.labels) for name, cut in cuts.items()}
+    variants = {name: moved(cut.labels) for name, cut in cuts.items()}
     placing: dict[str, tuple[str, Any]] = {
-        "spectrum": ("most_probable", lambda *given, **_: given[-1]),
+        "spectrum": ("most_probable", lambda *arrays, **_: arrays[-1]),
         "no errors": ("ERROR_RATES", {0.0: 1.0}),
     }
     for variant, (what, other) in placing.items():
         with patch(f"bigcons.trust.groups.{what}", other):
             groups = Sample(sample, offsets).groups(n_groups_for(K))
-            found[variant] = moved(cut(groups).labels)
+            variants[variant] = moved(cut(groups).labels)
     for n_groups in (30, 100, 200):
         groups = Sample(sample, offsets).groups(max(n_groups, GROUPS_PER_CLUSTER * K))
-        found[f"{n_groups} groups"] = moved(cut(groups).labels)
+        variants[f"{n_groups} groups"] = moved(cut(groups).labels)
     incidence, is_labeled = incidence_of(labels, offsets), (labels >= 0).any(axis=1)
 
     def place(clusters: np.ndarray) -> np.ndarray:
@@ -147,19 +147,19 @@ def solved(labels: np.ndarray, classes: np.ndarray, seed: int) -> Iterator[tuple
         of_sample[rows] = clusters
         return of_sample if len(rows) == n else place(of_sample)
 
-    for name, clusters in found.items():
+    for name, clusters in variants.items():
         yield name, place(of_all(clusters))
     yield "not placed", of_all(as_cut)
     yield "not moved", place(place(of_all(as_cut)))
-    yield "placed again", place(place(of_all(found[ONCE])))
+    yield "placed again", place(place(of_all(variants[ONCE])))
 
 
 def rows_of(name: str, kind: str, seed: int, ensembles: Path | None) -> Iterator[dict[str, Any]]:
     """Yield a row for each variant on one ensemble."""
     labels, classes = kept_ensemble(name, kind, seed, ensembles)
-    seen = (labels >= 0).any(axis=1)
+    is_labeled = (labels >= 0).any(axis=1)
     for variant, clusters in solved(labels, classes, seed):
-        ari = float(adjusted_rand(classes[seen], clusters[seen]))
+        ari = float(adjusted_rand(classes[is_labeled], clusters[is_labeled]))
         yield {"data": name, "kind": kind, "seed": seed, "variant": variant, "ari": round(ari, 4)}
 
 
@@ -168,14 +168,14 @@ def table_of(rows: list[dict[str, Any]]) -> str:
     scores: dict[str, dict[tuple[str, str, int], float]] = {variant: {} for variant in VARIANTS}
     for row in rows:
         scores[row["variant"]][row["data"], row["kind"], row["seed"]] = row["ari"]
-    keys = sorted(set.intersection(*(set(of) for of in scores.values())))
+    keys = sorted(set.intersection(*(set(values) for values in scores.values())))
     counted = {column: [key for key in keys if key[0] in names] for column, names in COLUMNS.items()}
     counted = {column: chosen for column, chosen in counted.items() if chosen}
     heads = [f"{column} ({len(chosen)})" for column, chosen in counted.items()]
     lines = ["| variant | " + " | ".join([*heads, "better, worse"]) + " |", "|---" * (len(heads) + 2) + "|"]
-    for variant, of in scores.items():
-        means = [f"{np.mean([of[key] for key in chosen]):.3f}" for chosen in counted.values()]
-        above = np.array([of[key] - scores[ONCE][key] for key in keys])
+    for variant, values in scores.items():
+        means = [f"{np.mean([values[key] for key in chosen]):.3f}" for chosen in counted.values()]
+        above = np.array([values[key] - scores[ONCE][key] for key in keys])
         differ = f"{(above > CLOSE).sum()}, {(above < -CLOSE).sum()}" if variant != ONCE else ""
         lines.append(f"| {VARIANTS[variant]} | " + " | ".join([*means, differ]) + " |")
     return "\n".join(lines) + "\n"
@@ -211,9 +211,9 @@ def main() -> None:
         for name in dict.fromkeys(data):
             if name not in at_hand or kind not in kinds_of(name) or (name, kind, seed) in done:
                 continue
-            made = list(rows_of(name, kind, seed, arguments.ensembles))
-            rows += made
-            for row in made if arguments.out else ():
+            new_rows = list(rows_of(name, kind, seed, arguments.ensembles))
+            rows += new_rows
+            for row in new_rows if arguments.out else ():
                 append(arguments.out, row)
     table = table_of(rows)
     print(table)

@@ -128,20 +128,20 @@ def compared(engines: list[str], rounds: list[list[dict]]) -> dict:
     in_passes = {
         name: [sum(results[at]["pass_seconds"]) for results in rounds] for at, name in enumerate(engines)
     }
-    found = {
+    table = {
         "seconds": {name: statistics.median(values) for name, values in seconds.items()},
         "same_bits": True,
     }
-    for ratio, (one, other) in RATIOS.items():
-        if one in engines and other in engines:
-            found[ratio] = middle_ratio(seconds[one], seconds[other])
-            found[f"{ratio}_in_passes"] = middle_ratio(in_passes[one], in_passes[other])
-    return found
+    for ratio, (first, other) in RATIOS.items():
+        if first in engines and other in engines:
+            table[ratio] = middle_ratio(seconds[first], seconds[other])
+            table[f"{ratio}_in_passes"] = middle_ratio(in_passes[first], in_passes[other])
+    return table
 
 
 def middle_ratio(seconds: list[float], others: list[float]) -> float:
     """Return the median of the ratios within a round, since a machine's speed drifts between rounds."""
-    return statistics.median(one / other for one, other in zip(seconds, others, strict=True))
+    return statistics.median(first / other for first, other in zip(seconds, others, strict=True))
 
 
 # Of a pass of PCC over 100 partitions, a task's function and result, and the seconds of 65,536 objects on one
