@@ -203,7 +203,7 @@ UNPLACED = -2
 @jit
 def place(
     labels, current, fixed, offsets, half, rates, without, prior, temperature,
-    assigned, memberships, confidence, second, second_confidence, T, sizes, totals, summed, agreed,
+    assigned, memberships, confidence, second, second_confidence, T, sizes, totals, summed, agreements,
 ):  # fmt: skip
     """Place objects in their most probable clusters by naive Bayes on their labels.
 
@@ -221,9 +221,9 @@ def place(
     float32 to the probability of the object's cluster, the most probable other one, -1 for none, and its
     probability. Adds the objects to ``sizes`` (K,) and, unless it has no rows, to ``T`` (B, padded K).
     ``totals`` (2,) gains the summed log-probability of the labels and the number of objects that moved. With
-    the confidence, ``summed`` (K,) gains its sum in each cluster, and ``agreed`` (3, 2, K), for each half of
-    the partitions, the objects of each cluster that it knows, those that it alone would assign to it, and
-    both.
+    the confidence, ``summed`` (K,) gains its sum in each cluster, and ``agreements`` (3, 2, K), for each half
+    of the partitions, how many objects of each cluster it knows, how many objects it alone would assign to
+    the cluster, and how many are both.
     """
     M = labels.shape[1]
     K, width, has_confidence = prior.shape[0], rates.shape[1], confidence.shape[0] > 0
@@ -313,9 +313,9 @@ def place(
                     summed[cluster] += own_share
                     for h in range(2):
                         if winners[h] >= 0:
-                            agreed[0, h, cluster] += 1.0
-                            agreed[1, h, winners[h]] += 1.0
-                            agreed[2, h, cluster] += winners[h] == cluster
+                            agreements[0, h, cluster] += 1.0
+                            agreements[1, h, winners[h]] += 1.0
+                            agreements[2, h, cluster] += winners[h] == cluster
             if T.shape[0]:
                 if batch > 1:
                     m = np.uint64(find_rows(labels, i, 0, M, offsets, width, at))

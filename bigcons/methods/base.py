@@ -481,7 +481,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         results = Results(
             *(ensemble, unlabeled, K, self.info.soft, read_block, engine or SerialEngine()),
             np.arange(K) if order is None else order,
-            trusted=tables is not None,
+            has_trust=tables is not None,
             add=add,
         )
 

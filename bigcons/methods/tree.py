@@ -358,7 +358,7 @@ class ConsensusTree(ConsensusClusterer):
                 sizes=results.sizes[numbers],
                 table=stats["T"].T[indices].astype(np.int64),
                 confidence=stats["confidence"][indices],
-                agreed=stats["agreed"][..., indices],
+                agreements=stats["agreements"][..., indices],
                 sample=run.sample,
                 support=ClusterSupport(placement.support[indices], divisions[np.ix_(indices, indices)]),
             )

@@ -337,9 +337,9 @@ class _Counts:
 # Sentences
 
 
-def _partitions(trusted: Any, ensemble: Any) -> pa.Table | None:
+def _partitions(result: Any, ensemble: Any) -> pa.Table | None:
     """Return the table of partitions, joined from what the consensus knows and what the ensemble does."""
-    weights: pa.Table | None = None if trusted is None else trusted.partitions
+    weights: pa.Table | None = None if result is None else result.partitions
     if ensemble is None:
         return weights
     agreement = partition_agreement(ensemble)

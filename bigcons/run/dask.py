@@ -91,7 +91,7 @@ class DaskEngine:
     def refresh(self) -> None:
         """Ask the scheduler for its workers, none if it does not answer, and keep those that are checked."""
         previous, self.workers = self.workers, {}
-        self.refreshed: float = time.monotonic()
+        self.last_refresh: float = time.monotonic()
         with suppress(OSError):
             if self.client.status not in ("closing", "closed"):
                 workers = self.client.sync(_describe, self.client, callback_timeout=connect_seconds())
@@ -166,7 +166,7 @@ class DaskEngine:
                     copies = self._submit("the task function", keys, addresses, _load, [content] * len(keys))
                     if window:
                         submit([*window])
-                if time.monotonic() > self.refreshed + REFRESH_SECONDS:
+                if time.monotonic() > self.last_refresh + REFRESH_SECONDS:
                     self.refresh()
                 n_new = self.in_flight - len(window) if copies else 0
                 if any(future.status in ("error", "cancelled") for future in futures):

@@ -92,7 +92,7 @@ class Results:
     engine: Engine
     order: np.ndarray
     """(n_clusters,) int64: the method's number of each cluster, at first in the order that is expected."""
-    trusted: bool = False
+    has_trust: bool = False
     """Whether ``read`` says how far to trust the labels."""
     add: Callable[[Any, Any], Any] | None = None
     """Adds up the reports of two blocks; None without reports. It may change the first."""
@@ -108,7 +108,7 @@ class Results:
         results = Rows(
             np.empty(n_objects, np.int32),
             np.empty((n_objects, K), np.float32) if self.soft else None,
-            np.empty(n_objects, TRUST_ROW) if self.trusted else None,
+            np.empty(n_objects, TRUST_ROW) if self.has_trust else None,
         )
 
         parts = self._map(lambda _, rows: rows)
@@ -127,7 +127,7 @@ class Results:
 
     def write(self, writer: ConsensusWriter) -> None:
         """Write the rows of a consensus in the tasks."""
-        if self.trusted:
+        if self.has_trust:
             writer.create_arrays(trust=True)
         arrays, K = writer.arrays, self.n_clusters
 

@@ -145,7 +145,7 @@ class TrustSums(NamedTuple):
     """(K, B) int64: how many objects of each cluster are in each base cluster."""
     confidence: np.ndarray
     """(K,): the summed confidence."""
-    agreed: np.ndarray
+    agreements: np.ndarray
     """(3, 2, K): how many objects each of two halves of the partitions knows, assigns to the cluster, and
     both.
     """
@@ -159,7 +159,7 @@ class TrustSums(NamedTuple):
 
         offsets, K = ensemble.offsets, self.sizes.size
         coverage = np.add.reduceat(self.table, offsets[:-1], axis=1)
-        n_known, n_assigned, n_shared = self.agreed
+        n_known, n_assigned, n_shared = self.agreements
         jaccard = contingency.ratio(n_shared, n_known + n_assigned - n_shared, 0.0)
         # pairs of objects of two clusters, once for each partition that joins them, or labels both
         matrices = self.table.astype(np.float64), coverage.astype(np.float64)
@@ -283,7 +283,7 @@ class Evidence:
                 confidence = np.bincount(clusters[labeled], largest[0][labeled], values.size) * factor
             second = rows["second_labels"]
             rows["second_labels"] = np.where(second >= 0, values[second], -1)
-            return use(block, rows), confidence, stats["agreed"]
+            return use(block, rows), confidence, stats["agreements"]
 
         parts = (
             (block, None if memberships is None else np.asarray(memberships[block.start : block.stop]))
@@ -293,9 +293,9 @@ class Evidence:
             closing(self._engine.map(task, parts)) as results,
             progress("confidence", ensemble.n_objects) as listener,
         ):
-            for block, (result, confidence, agreed) in zip(blocks, results, strict=True):
+            for block, (result, confidence, agreements) in zip(blocks, results, strict=True):
                 sums.confidence[...] += confidence
-                sums.agreed[...] += agreed
+                sums.agreements[...] += agreements
                 yield block, result
                 listener.advance(block.n_rows)
 

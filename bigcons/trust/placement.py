@@ -137,8 +137,8 @@ class Placement:
         current = np.full(rows, -1, np.int32) if clusters is None else clusters.astype(np.int32)
         assigned, memberships = np.empty(rows, np.int32), np.empty((rows if soft else 0, K), np.float32)
         T, sizes, totals = np.zeros((0 if fixed else B, padded(K))), np.zeros(K), np.zeros(2)
-        confidence, agreed = np.zeros(K), np.zeros((3, 2, K))
-        stats = {"T": T, "sizes": sizes, "totals": totals, "confidence": confidence, "agreed": agreed}
+        confidence, agreements = np.zeros(K), np.zeros((3, 2, K))
+        stats = {"T": T, "sizes": sizes, "totals": totals, "confidence": confidence, "agreements": agreements}
         temperature = self.temperature if soft else 1.0
         if labels.dtype.kind == "f":
             from scipy.sparse import csr_array

@@ -50,7 +50,7 @@ def results_of(read, n_objects, n_clusters, unlabeled, engine=None):
     return Results(
         *(ensemble, unlabeled, n_clusters, read.ndim == 2, found, engine or SerialEngine()),
         np.random.default_rng(n_objects).permutation(n_clusters) if read.ndim == 2 else np.arange(n_clusters),
-        trusted=read.ndim == 2,
+        has_trust=read.ndim == 2,
         add=operator.iadd,
     )
 
@@ -65,7 +65,7 @@ def stored(results, path):
         overwrite=True,
     ) as writer:
         results.write(writer)
-        if results.trusted:
+        if results.has_trust:
             of_clusters = arrow_table(CLUSTER_COLUMNS, {name: [] for name in CLUSTER_COLUMNS})
             writer.describe_trust(
                 of_clusters, arrow_table(PARTITION_COLUMNS, {name: [] for name in PARTITION_COLUMNS}), 1.0
