@@ -52,7 +52,6 @@ from accuracy_report import read_rows
 from features_data import CHOOSING, REAL, REPORTING, SHAPES, Labeled, at_hand
 
 import bigcons as bc
-from bigcons.generate.training import range_for
 from bigcons.metrics import adjusted_rand, nmi
 from bigcons.run.engine import one_thread
 from bigcons.seeding import generator
@@ -185,9 +184,9 @@ def hdbscan(x: np.ndarray, _n_clusters: int | None, _seed: int) -> np.ndarray:
 
 def by_default(x: np.ndarray, n_clusters: int | None, seed: int, **method: str) -> np.ndarray:
     """Return the consensus of the default ensemble, by the default method or another."""
-    options = {"standardize": False, "random_state": seed, "n_clusters": range_for(n_clusters)}
-    ensemble = bc.generate.mixed(x, **options)
-    return np.asarray(bc.consensus(ensemble, n_clusters or "auto", random_state=seed, **method).labels_)
+    generator = bc.EnsembleGenerator(standardize=False)
+    model = bc.ConsensusClustering(n_clusters or "auto", generator=generator, random_state=seed, **method)
+    return model.fit_predict(x)
 
 
 def by_consensus(make: Callable[..., Any]) -> Contender:
@@ -202,7 +201,7 @@ def by_consensus(make: Callable[..., Any]) -> Contender:
 
 def hbgf(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
     """Return the bipartite graph's clusters of the default ensemble; HBGF needs a number."""
-    return by_default(x, n_clusters, seed, method="hbgf")
+    return by_default(x, n_clusters, seed, consensus="hbgf")
 
 
 def by_trees(x: np.ndarray, n_clusters: int | None, seed: int) -> np.ndarray:
@@ -237,7 +236,7 @@ GIVEN: dict[str, Contender] = {
     "HDBSCAN": hdbscan,
 } | BIGCONS
 FREE: dict[str, Contender] = {BASE: kmeans_silhouette, "Leiden": leiden, "HDBSCAN": hdbscan}
-FREE |= {name: BIGCONS[name] for name in (DEFAULT, "landmarks", "halves")}
+FREE |= {name: BIGCONS[name] for name in (DEFAULT, "default, to 30", "landmarks", "halves")}
 """Contenders that are given the number of classes, and that are not."""
 
 NEEDS = {"Leiden": "leidenalg"}

@@ -263,6 +263,7 @@ PARTS: dict[str, list[tuple[float, Draw]]] = {
         (2, arc(0, 0, 1.7, 0.08, 0.58, 0.92)),
     ],
     "flower": [(1, blob(0, 0, 0.15))] + [(1, petal(i / 8, 1, 5, 0.9, 0.04)) for i in range(8)],
+    "grid": [(1, blob(i % 7, i // 7, 0.2)) for i in range(49)],
     "half-ring": [(4, arc(0, 0, 3, 0.15, 0, 0.5)), (2, blob(0, 0.8, 0.3)), (3, bar(0, -2.2, 6, 0.4, 0.05))],
     "moons": [(1, arc(0, 0, 1, 0.06, 0, 0.5)), (1, arc(1, 0.4, 1, 0.06, 0.5, 1))],
     "spirals": [(1, spiral(0, 0.028)), (1, spiral(0.5, 0.028))],

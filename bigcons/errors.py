@@ -6,6 +6,7 @@ also attributes, so that no text need be parsed. All errors can be pickled with 
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import math
 import re
@@ -23,15 +24,8 @@ class BigconsError(Exception):
         vars(self).update(facts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self.args, vars(self))
-
-
-def _restored(kind: type[BigconsError], args: tuple[Any, ...], facts: dict[str, Any]) -> BigconsError:
-    """Return a pickled error, whose message is not made anew."""
-    error = kind.__new__(kind, *args)
-    error.args = args
-    vars(error).update(facts)
-    return error
+        """Return what restores a pickled error, whose message is not made anew."""
+        return copyreg.__newobj__, (type(self),), {"args": self.args, **vars(self)}  # type: ignore[attr-defined]
 
 
 class InvalidInputError(BigconsError, ValueError):

@@ -19,7 +19,7 @@ import pytest
 import bigcons as bc
 
 PACKAGE = Path(bc.__file__).parent
-CEILINGS = {"lines": 21_138, "functions": 1_694, "classes": 213, "numbers": 73, "files": 99}
+CEILINGS = {"lines": 21_137, "functions": 1_690, "classes": 213, "numbers": 73, "files": 99}
 WALKS = {"array": (181, 27, 11), "store": (307, 36, 17), "features": (107, 15, 12)}
 """Functions, files and depth of each call, kernels left out."""
 

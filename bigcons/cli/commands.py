@@ -189,7 +189,7 @@ def run(
     """
     from bigcons.disk.commit import is_store
     from bigcons.generate.kmeans import check_memory, make_partitions
-    from bigcons.generate.training import Scheme, range_for
+    from bigcons.generate.training import MOST_PER_CLUSTER, Scheme, range_for
     from bigcons.run.survey import PlannedEnsemble
 
     ensemble_path, consensus_path = (f"{out.rstrip('/')}/{name}" for name in OF_RUN)
@@ -204,8 +204,16 @@ def run(
             message = f"{error} To keep it, use bigcons solve {quote(ensemble_path)} with another -o."
             raise StoreExistsError(message, path=consensus_path) from None
     data = _open_features(features, reading, ensemble_path)
-    scheme = Scheme("mixed", n_partitions, range_for(n_clusters), seed=options["random_state"])
-    scheme = scheme.of_objects(data.n_objects, data.chunk_rows)
+    seed, is_auto = options["random_state"], parameters["n_clusters"] == "auto"
+
+    def scheme_for(number: Any) -> Scheme:
+        scheme = Scheme("mixed", n_partitions, range_for(number), seed=seed)
+        return scheme.of_objects(data.n_objects, data.chunk_rows)
+
+    scheme = scheme_for(n_clusters)
+    if is_made and is_auto:  # perhaps for the number that partitions of the first scheme show, see below
+        most = bc.Ensemble.open(ensemble_path).provenance.get("n_clusters", (2, 0))[1]
+        scheme = scheme_for(most // MOST_PER_CLUSTER) if most > scheme.ranges[0][1] else scheme
     limits = options["memory"], options["client"]
     checks = [] if is_made else [partial(check_memory, data, scheme, *limits)]
     if overwrite or not is_store(consensus_path):
@@ -215,6 +223,10 @@ def run(
     began = time.perf_counter()
     settings: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
     ensemble = make_partitions(data, scheme, **settings)
+    if is_auto and scheme.n_clusters is None:
+        wider = scheme_for(bc.choose_n_clusters(ensemble_path, **options).n_clusters)
+        if wider.ranges[0][1] > scheme.ranges[0][1]:
+            ensemble = make_partitions(data, wider, **settings | {"overwrite": True})
     generated = time.perf_counter()
     release_unused()
     with cli.report_finished(consensus_path, "run", overwrite) as is_there:

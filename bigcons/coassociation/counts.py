@@ -217,13 +217,6 @@ def condensed_distances(
     return distances
 
 
-def condensed_bytes(n_rows: int, engine: Engine) -> int:
-    """Return the memory of `condensed_distances` of ``n_rows`` rows, including bands in flight."""
-    # counts, quotient, distance and position of each entry
-    in_flight = 50 * min(max(PAIRS_PER_TASK, n_rows), n_rows * n_rows) * engine.in_flight
-    return 4 * n_rows * (n_rows - 1) + in_flight
-
-
 # The memory of a draw
 
 # Memory of a process that has read a store and counted pairs, besides the pairs. Fixed, not measured: which

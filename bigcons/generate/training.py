@@ -456,7 +456,8 @@ def train_centers(
     from scipy.sparse import vstack
 
     scaling: Any = encoding.scaling
-    features = np.unique(encoding.columns_of_numbers(), return_inverse=True)[1]
+    positions = np.concatenate([scaling.kept, scaling.gaps])  # a category has several
+    features = np.unique(np.searchsorted(encoding.starts, positions, "right"), return_inverse=True)[1]
     n_varying, width = int(features.max()) + 1, len(features)
     if scheme.n_features is not None and scheme.n_features > n_varying:
         raise InvalidInputError(

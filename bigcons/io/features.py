@@ -234,13 +234,6 @@ class FeatureEncoding:
             scaling[name] = np.array(scaling[name], np.int64 if name in ("kept", "gaps") else np.float64)
         return cls(tuple(columns), entries["is_named"], Scaling(**scaling), entries["id_name"])
 
-    def columns_of_numbers(self) -> list[int]:
-        """Return the column of each number that is clustered."""
-        assert self.scaling is not None  # noqa: S101 - set before names are asked for
-        positions = np.concatenate([self.scaling.kept, self.scaling.gaps])
-        columns: list[int] = (np.searchsorted(self.starts, positions, side="right") - 1).tolist()
-        return columns
-
     def column_names(self) -> list[str]:
         """Return the names of the columns that are clustered."""
         assert self.scaling is not None  # noqa: S101 - set before names are asked for

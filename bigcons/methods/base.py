@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bigcons import errors
 from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
-from bigcons.disk.commit import is_store, refuse_existing, refuse_other
+from bigcons.disk.commit import is_store, refuse_existing, refuse_other, stored_kind
 from bigcons.disk.schema import TRUST
 from bigcons.errors import InvalidInputError, warn_user
 from bigcons.io.columns import Column, Columns, Ids, select
@@ -185,7 +185,10 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         resume = check_flag("resume", self.resume) and not overwrite
         if path is not None:
             refuse_inputs(path, x, getattr(self, "pairs", None))
-        consensus = runs.finished_run(path) if path is not None and resume else None
+        consensus = None
+        if path is not None and resume and stored_kind(path) == stores.KIND:
+            consensus = Consensus.open(path)
+            consensus = consensus if "run" in consensus.provenance else None
         if path is not None and consensus is None:
             refuse_existing(path, overwrite, "consensus")
         with (

@@ -14,13 +14,14 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from bigcons.errors import InvalidInputError, UnknownMethodError, nearest
-from bigcons.generate.training import range_for
+from bigcons.generate.training import Scheme, range_for
 from bigcons.generate.transformer import EnsembleGenerator
 from bigcons.methods import METHODS
 from bigcons.methods.base import ConsensusClusterer, available
 from bigcons.metrics import micro_precision
 from bigcons.seeding import SeedLike, resolve_seed
 from bigcons.store.ensemble import as_ensemble
+from bigcons.trust.n_clusters import choose_n_clusters
 from bigcons.validation import check_choice
 
 if TYPE_CHECKING:
@@ -160,8 +161,9 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
     generator : transformer or None, default=None
         What makes base labels ``(n_objects, n_partitions)`` of features, and of new ones: an
         `EnsembleGenerator`, or any transformer of scikit-learn whose columns are labels. None is
-        ``EnsembleGenerator()``. Where that has no ``n_clusters`` and here are ten or more, partitions have 2
-        to three times as many.
+        ``EnsembleGenerator()``. Where that has no ``n_clusters`` and ten or more are asked for here,
+        partitions have 2 to three times as many. Where "auto" finds more than ten, it makes partitions again,
+        for the number found, and chooses again.
     consensus : str or estimator, default="tree"
         The method: a name in `METHODS` or an estimator such as ``PCC(n_init=3)``, which takes the
         ``n_clusters`` given here.
@@ -219,7 +221,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
                 parameter="generator",
             )
         generator = clone(generator)
-        if isinstance(generator, EnsembleGenerator) and generator.n_clusters is None:
+        if follows := isinstance(generator, EnsembleGenerator) and generator.n_clusters is None:
             generator.set_params(n_clusters=range_for(self.n_clusters))
         parts = generator, clone(self._method()).set_params(n_clusters=self.n_clusters)
         seed = resolve_seed(self.random_state)
@@ -230,6 +232,10 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         self.generator_: Any = parts[0]
         self.consensus_: Any = parts[1]
         ensemble = as_ensemble(self.generator_.fit_transform(X))
+        if follows and self.n_clusters == "auto":
+            wider = range_for(choose_n_clusters(ensemble, random_state=seed).n_clusters)
+            if wider is not None and wider[1] > Scheme.ranges[0][1]:
+                ensemble = as_ensemble(self.generator_.set_params(n_clusters=wider).fit_transform(X))
         ensemble.provenance["generator"] = type(generator).__name__  # of which no partition can be left out
         self.consensus_.fit(ensemble)
         self.labels_: NDArray[np.int32] = self.consensus_.labels_

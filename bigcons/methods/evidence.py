@@ -73,7 +73,9 @@ class Evidence(ConsensusClusterer):
         else:
             # single linkage holds distances if weighed
             remedy = "use eac-groups or pcc" if weights is not None else "use eac-groups, eac-single or pcc"
-            n_bytes, is_sparse = agreement.condensed_bytes(n_rows, engine), False
+            # of each entry in flight the counts, the quotient, the distance and its position
+            n_bytes, is_sparse = 50 * min(max(agreement.PAIRS_PER_TASK, n_rows), n_rows**2), False
+            n_bytes = 4 * n_rows * (n_rows - 1) + n_bytes * engine.in_flight
             if self.linkage == "average":
                 # by the pairs in base clusters where these are few, 40 bytes each
                 sparse_bytes = 40 * int((incidence_of(labels, ensemble.offsets).sum(axis=0) ** 2).sum())

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
-from bigcons.disk.commit import stored_kind
 from bigcons.disk.files import Place
 from bigcons.disk.places import DiskPlace, place_of, temporary_folder
 from bigcons.errors import ConsensusWarning, CorruptStoreError, StoreLockedError, warn_user
@@ -27,7 +26,7 @@ from bigcons.memory import Block, RowSet, format_size
 from bigcons.progress import progress
 from bigcons.run.engine import Engine
 from bigcons.store.clusters import TRUST_ROW
-from bigcons.store.consensus import KIND, OF_SIZES, ChunkSums, Consensus, ConsensusWriter, write_rows
+from bigcons.store.consensus import OF_SIZES, ChunkSums, Consensus, ConsensusWriter, write_rows
 from bigcons.store.ensemble import Ensemble
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -314,14 +313,6 @@ def logging_how_to_resume(out: str | os.PathLike[str], overwrite: bool) -> Itera
         if Snapshots(folder, {}).exists():
             logger.warning("What is finished is kept in %s; repeat the call%s to resume.", folder, condition)
         raise
-
-
-def finished_run(out: str | os.PathLike[str]) -> Consensus | None:
-    """Return the result that a finished ``fit`` stored at ``out``, None if there is none."""
-    if stored_kind(out) != KIND:
-        return None
-    consensus = Consensus.open(out)
-    return consensus if "run" in consensus.provenance else None
 
 
 def clear_finished(output: Output) -> None:

@@ -117,7 +117,9 @@ class PairTable(Objects):
         ``0 <= n_agree <= n_seen``. Sorts the pairs unless they are sorted with i < j.
         """
         low, high, order = ascending_pairs(i, j, n_objects)
-        n_agree, n_seen = checked_counts(n_agree, n_seen, len(low))
+        _, n_agree, n_seen = _integers(i=low, n_agree=n_agree, n_seen=n_seen)
+        is_bad = (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
+        _refuse(is_bad, f"0 <= n_agree <= n_seen <= {MAX_SEEN} must hold", n_agree=n_agree, n_seen=n_seen)
         if order is not None:
             n_agree, n_seen = n_agree[order], n_seen[order]
         rows = symmetric_rows(Edges(low, high, n_agree, n_seen), n_objects)
@@ -381,14 +383,6 @@ def ascending_pairs(i: Any, j: Any, n_objects: int) -> tuple[np.ndarray, np.ndar
     is_repeated = np.concatenate([[False], number[1:] == number[:-1]])
     _refuse(is_repeated, "each pair must be given once", i=low, j=high)
     return low, high, order
-
-
-def checked_counts(n_agree: Any, n_seen: Any, n_pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts of ``n_pairs`` pairs, integers; raises InvalidInputError if they are invalid."""
-    _, n_agree, n_seen = _integers(i=np.arange(n_pairs), n_agree=n_agree, n_seen=n_seen)
-    bad = (n_agree < 0) | (n_agree > n_seen) | (n_seen > MAX_SEEN)
-    _refuse(bad, f"0 <= n_agree <= n_seen <= {MAX_SEEN} must hold", n_agree=n_agree, n_seen=n_seen)
-    return n_agree, n_seen
 
 
 def _integers(**columns: Any) -> list[np.ndarray]:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import bigcons
 from bigcons import Consensus, Ensemble, PairTable, ProgressBar
 from bigcons.cli import main
-from bigcons.cli.options import COMMANDS, facts, with_options
+from bigcons.cli.options import COMMANDS, with_options
 from bigcons.disk import commit
 from bigcons.errors import ConsensusWarning, warn_user
 from bigcons.progress import progress as step
@@ -132,13 +132,6 @@ def test_sample__counts_as_many_pairs_as_asked(ensemble, run, ran, options, n_pa
     assert 0.95 * n_pairs < result["n_pairs"] <= n_pairs + 1
     assert bigcons.PairTable.open("pairs.zarr").n_pairs == result["n_pairs"]
     assert "need 250 MB" in run(f"sample {ensemble} -o p.zarr --memory 1MB").stderr
-
-
-def test_solve__is_the_library_call(consensus, ensemble):
-    model = bigcons.consensus(ensemble, 3, random_state=0)
-    stored = bigcons.Consensus.open(consensus)
-    np.testing.assert_array_equal(stored.labels, model.labels_)
-    np.testing.assert_array_equal(stored.memberships, model.memberships_)
 
 
 def test_solve__passes_options_on(ensemble, run, ran):
@@ -364,11 +357,6 @@ def test_sample_data__runs_as_it_suggests(run):
         assert done.exit_code == 0, done.output
     assert Path("out-labels.csv").read_text().startswith('id,label\n"object-000",')
     assert Path("out.html").exists()
-
-
-def test_facts__have_a_dash_for_none_and_leave_out_what_is_empty():
-    shown = facts({"nothing": {}, "some": {"one": 1, "none": None}, "yes": True})
-    assert shown.splitlines() == ["some", "  one   1", "  none  -", "yes      yes"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import csv, parquet
 
-from bigcons import Consensus, Ensemble, datasets, generate
+from bigcons import Consensus, ConsensusClustering, Ensemble, EnsembleGenerator, datasets, generate
 from bigcons.cli import main
 from bigcons.disk.checkpoint import Snapshots
 from bigcons.generate import training
@@ -231,10 +232,22 @@ def test_run__generates_and_solves_and_finds_its_results(run, tmp_path):
     (tmp_path / "text.csv").write_text("neither,features\n")  # nor is a row read before another -k is refused
     assert "with -k 3, not 4" in run(f"{RUN} -k 4".replace("separate.npy", "text.csv")).stderr
     assert run(f"{RUN} --random-state 1 --overwrite -m mixture").exit_code == 0
-    result = run("run separate.npy -k auto -o auto --n-partitions 16 --json")
-    choice = json.loads(result.stdout)["consensus"]["n_clusters_choice"]
-    (chosen,) = re.findall(r"^(\d+) clusters, support ", choice)
-    assert int(chosen) == len(np.unique(Consensus.open("auto/consensus.zarr").labels)) in (3, 4)
+
+
+def test_run__of_auto_makes_partitions_for_the_number_that_it_finds(run):
+    points = 9.0 * np.eye(16)[np.arange(480) % 16] + np.random.default_rng(0).normal(size=(480, 16))
+    np.save("many.npy", points)
+    for table, numbers, most in (("separate", (3, 4), 30), ("many", (16,), 48)):
+        line = f"run {table}.npy -k auto -o {table} --n-partitions 16 --json"
+        for _ in range(2):  # the second time as if killed before it solved
+            choice = json.loads(run(line).stdout)["consensus"]["n_clusters_choice"]
+            (chosen,) = re.findall(r"^(\d+) clusters, support ", choice)
+            labels = np.array(Consensus.open(f"{table}/consensus.zarr").labels)
+            assert int(chosen) == len(np.unique(labels)) in numbers
+            assert Ensemble.open(f"{table}/ensemble.zarr").provenance["n_clusters"] == [2, most]
+            shutil.rmtree(f"{table}/consensus.zarr")
+    model = ConsensusClustering("auto", generator=EnsembleGenerator(16), random_state=0).fit(points)
+    np.testing.assert_array_equal(model.labels_, labels)
 
 
 @pytest.mark.parametrize("of", ["classes", "noise"])
