@@ -104,7 +104,7 @@ def test_place__takes_the_most_probable_cluster_by_the_labels_of_the_others(labe
                 return
             assigned[h, winners[0]] += 1
             shared[h, winners[0]] += winners[0] == soft.clusters[i]
-    np.testing.assert_array_equal(stats["agreed"], [known, assigned, shared])
+    np.testing.assert_array_equal(stats["agreements"], [known, assigned, shared])
 
 
 @pytest.fixture(scope="module")
