@@ -7,7 +7,7 @@ the tree, the criterion by which one of two cuts is taken, the reliabilities of 
 their number, or how often objects are placed.
 
 Results are appended to ``--out``, and an interrupted run resumes. ``--write`` makes
-results/tree_ablation.md of them, the table of docs/methods.md. ``--ensembles`` keeps the ensembles.
+results/tree_ablation.md of them. ``--ensembles`` keeps the ensembles.
 """
 
 from __future__ import annotations
