@@ -209,9 +209,9 @@ class UnlabeledObjectsWarning(UserWarning):
 
 
 class ConsensusWarning(UserWarning):
-    """The consensus is probably poorer than another option, which the message names, would give.
+    """Another option, which the message names, would probably give a better consensus.
 
-    So it is where partitions are far finer or coarser than the consensus, an optional package is missing, or
+    For example, partitions are far finer or coarser than the consensus, an optional package is missing, or
     the disk may be too small.
     """
 
@@ -229,7 +229,7 @@ class DissentWarning(ConsensusWarning):
 
 
 class DisconnectedWarning(ConsensusWarning):
-    """Some objects share no partition with others, even by way of further objects."""
+    """Some groups of objects have no partition in common, even by way of other objects."""
 
 
 class SuspiciousLabelsWarning(UserWarning):
@@ -237,7 +237,7 @@ class SuspiciousLabelsWarning(UserWarning):
 
 
 class SuspiciousFeaturesWarning(UserWarning):
-    """A number may stand for missing values; new rows are unlike the first, or have text that is unknown."""
+    """A number may stand for missing values, or new rows are unlike the first ones or have unknown text."""
 
 
 _OTHER_NAMES = {"k": "n_clusters", "n_jobs": "client", "seed": "random_state"}

@@ -327,12 +327,12 @@ def fit_rows(
 
     Notes
     -----
-    One exchange with every site an iteration of a start, and two or so at the end for the sizes of the
-    clusters, which are numbered by them. Wang, Shan and Banerjee (2009) exchange messages in every step of
-    Newton's method for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums above.
-    Starts and iterations are the same as of `BCE` with the same seed on all the labels: the result equals
-    the fit of all objects at one place up to the order of summation, and bit for bit if each site is one of
-    its blocks.
+    Each iteration of a start takes one exchange with every site; the end takes about two more, for the sizes
+    of the clusters, by which these are numbered. Wang, Shan and Banerjee (2009) exchange messages in every
+    step of Newton's method for alpha, but gamma is fixed in the M-step and Newton needs no more than the sums
+    that the sites have sent. Starts and iterations are those of `BCE` with the same seed on all the labels:
+    the result equals the fit of all objects in one place up to the order of summation, and bit for bit if
+    each site is one block of that fit.
 
     Examples
     --------

@@ -108,11 +108,11 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     ``fit`` takes an Ensemble, the path of one, or anything ``Ensemble.from_labels`` takes: rows are objects,
     columns partitions, so scikit-learn's checks, which pass real-valued features, do not apply.
     A method sets ``labels_`` (n_objects,) int32, clusters numbered from 0 by decreasing size, with
-    -1 for objects that no partition labeled, ``objective_``, ``history_``, ``n_clusters_``, the number of
-    clusters that win objects, and ``n_tiny_clusters_``, how many of them have less than a tenth of their mean
-    number; if it is soft, ``memberships_`` (n_objects, n_clusters) float32, whose last columns are of
-    clusters that win none; if it has starts, ``start_objectives_``, the objective of every start when the
-    best was chosen (on a sample of the objects if starts run on one).
+    -1 for objects that no partition labeled; ``objective_``; ``history_``; ``n_clusters_``, the number of
+    clusters that win objects; and ``n_tiny_clusters_``, the number of clusters with less than a tenth of the
+    mean size. A soft method sets ``memberships_`` (n_objects, n_clusters) float32, whose last columns are of
+    clusters that win no object. A method with starts sets ``start_objectives_``, the objective of every
+    start when the best was chosen (on a sample of the objects, if starts run on one).
 
     Blocks, random draws and sums do not depend on the number of workers: one seed gives the same bits on any
     engine. ``memory`` bounds this process or, on the machine with the most of them, the Dask workers; the
@@ -174,9 +174,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         ``columns`` and ``drop`` choose those that are partitions: see `bigcons.select`.
 
         With ``out``, here or as a parameter, the result is written to a Consensus store block by block.
-        ``labels_`` are read from it when first asked for, and ``memberships_`` is a dask array that reads
-        it. Repeating the call continues an interrupted run and finds the result of a finished one; with
-        other parameters or labels it is refused. ``overwrite`` starts anew and replaces the store once the
+        ``labels_`` are read from the store when first needed, and ``memberships_`` is a dask array that reads
+        it. Repeating the call continues an interrupted run and finds the result of a finished one; a call
+        with other parameters or labels is refused. ``overwrite`` starts over and replaces the store once the
         new one is complete.
         """
         path = out if out is not None else self.out
@@ -250,8 +250,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def check_plan(self, ensemble: PlannedEnsemble, out: str | os.PathLike[str]) -> None:
         """Raise what ``fit(out=out)`` of an ensemble of this shape would raise before it reads a label.
 
-        A method that plans before it reads raises MemoryBudgetError if its plan exceeds ``memory``; with
-        "auto", if the plan of the search does, or the plan for as many clusters as it first looks for.
+        That is MemoryBudgetError if the plan of a method exceeds ``memory``. With "auto", the plans are those
+        of the search for the number, and of a solve with as many clusters as the search begins with groups.
         """
         self._check_n_clusters(self.n_clusters, ensemble.n_objects)
         self._begin(ensemble)
@@ -602,7 +602,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
     @property
     def trust_(self) -> Trust:
-        """Which labels to trust, of a fitted tree or PCC: `bigcons.metrics.trust` finds it for any method.
+        """Which labels to trust, for a fitted tree or PCC; use `bigcons.metrics.trust` for other methods.
 
         For a stored result, it is read from the store.
         """
@@ -616,9 +616,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def to_pandas(self, *, memberships: bool = False) -> Any:
         """Return the results as a pandas data frame with a row for each object, as `Consensus.to_pandas`.
 
-        Columns are the ids, if known, under the name that they came with, or they are the index if they were
-        one; ``label`` and, where ``trust_`` is known, ``confidence``, ``second_labels`` and
-        ``second_confidence``; with ``memberships``, also ``cluster_0``, ``cluster_1``, ....
+        The columns are the ids under their own name (ids that were an index are the index again); ``label``;
+        if ``trust_`` is known, ``confidence``, ``second_labels`` and ``second_confidence``; and with
+        ``memberships``, also ``cluster_0``, ``cluster_1``, ....
         """
         check_is_fitted(self)
         import pyarrow as pa
@@ -654,9 +654,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
 
         ``x`` as in ``fit``, with the same partitions in the same order, some of which may be all missing;
         labels that were not seen in ``fit`` count as missing. After a fit of soft clusterings, ``x`` may be
-        the list of their memberships, with the same clusters. Of the objects of the fit itself, a few on a
-        border may get other labels than ``labels_``: there, `ConsensusTree` leaves out an object's own vote.
-        With ``out``, the result also goes to a Consensus store there, block by block.
+        the list of their memberships, with the same clusters. A few objects of the fit itself, on a border,
+        may get other labels than ``labels_``, in which `ConsensusTree` leaves out an object's own vote.
+        With ``out``, the result is also written to a Consensus store, block by block.
         """
         check_is_fitted(self)
         refuse_inputs(out, x)
@@ -695,9 +695,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def score(self, x: Any, y: object = None) -> float:  # noqa: ARG002 - scikit-learn's signature
         """Return how far the labels that `predict` gives the objects of ``x`` agree with their partitions.
 
-        That is the mean adjusted Rand index with each partition, weighted as in the fit and by the objects
-        compared: higher is better, 0 is chance. GridSearchCV compares it without ``scoring``; ``y`` is
-        ignored. Cost: as `predict`, and a pass.
+        That is the mean adjusted Rand index with the partitions, weighted as in the fit and by the number of
+        objects compared: higher is better, 0 is chance. GridSearchCV uses it by default; ``y`` is ignored.
+        It costs as much as `predict`, and a pass.
         """
         ensemble = self._labels_of(x)
         mode: dict[str, Any] = {"weighted": True, "weights": self._partition_weights(), "client": self.client}
@@ -707,17 +707,17 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     def predict_features(self, features: Any, *, id: Column | None = None) -> Placed:
         """Return labels, memberships and confidence of new objects, given by their features.
 
-        After a fit of an ensemble that `bigcons.generate.mixed`, or another function there, made of
-        features: the new ones are encoded and scaled as they were, get the nearest center of every partition,
-        and are placed by these base labels as by ``predict``. ``features`` is any table with the same
-        columns, in any order if they have names; ``id`` names the one that identifies the objects, by default
-        that of the same name as in the first table.
+        The model has to be fitted to an ensemble that `bigcons.generate.mixed`, or another function there,
+        made of features. New features are encoded and scaled like the first ones, labeled in every partition
+        by the nearest center or landmark, and placed by these base labels as by ``predict``. ``features`` is
+        any table with the same columns, in any order if they have names; ``id`` names the column that
+        identifies the objects, by default the one of the same name as in the first table.
 
-        The result also tells which objects are farther from their centers than 99 % of the objects that the
-        centers were made of; a share far above 0.01 means that the data have changed, and that an ensemble
-        of newer data is due. Warnings name the columns with text that did not occur, and count the objects
-        without a known value in any feature, which get no label (-1). Features are read block by block, CSV
-        twice; memory for the result.
+        The result also tells which objects are farther from their centers than 99 % of the objects from
+        which the centers were made; a share far above 0.01 means that the data have changed, so that you
+        need an ensemble of newer data. Warnings name the columns with text that did not occur, and count the
+        objects without a known value in any feature, which get no label (-1). Features are read block by
+        block, CSV twice; memory is for the result.
 
         Raises InvalidInputError for columns that are missing or of another kind, and if the ensemble was not
         generated.

@@ -132,9 +132,9 @@ class ConsensusTree(ConsensusClusterer):
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out. None:
         all count the same.
     min_size : int or None, default=None
-        Fewest objects of a cluster: those of smaller ones join others, and the tree is cut further where
-        that gives as many larger ones as are asked for. They are counted before the last placement, which
-        may move a few.
+        Fewest objects in a cluster. Smaller clusters join others, and the tree is cut further if that gives
+        as many large ones as are asked for. Sizes are counted before the last placement, which may move a few
+        objects.
     resume : bool, default=True
         Whether to resume an interrupted solve to ``out``, with the same result as an uninterrupted one.
     random_state : int, RandomState, Generator or None, default=None
@@ -152,38 +152,35 @@ class ConsensusTree(ConsensusClusterer):
     memberships_ : (n_objects, n_clusters) float32, probabilities of the clusters by the labels of each object
     n_clusters_ : number of clusters with at least one object in ``labels_``
     trust_ : how far the labels can be trusted: see `bigcons.metrics.trust`. Not of soft clusterings
-    chosen_tree_ : what gave the clusters, the tree "average" or "distinctness", or k-means in the "spectrum"
-    has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`. None where
-        that is not known: of one cluster, where the sample says too little of many base clusters, and where
-        it has fewer than 5 objects for each cluster
-    n_told_apart_ : the number of clusters that the labels support, where one stands out and ``n_clusters``
-        is given
+    chosen_tree_ : the source of the clusters: the tree "average" or "distinctness", or the "spectrum"
+    has_structure_ : whether some number of clusters stands out: see `bigcons.choose_n_clusters`. None if
+        unknown: for a single cluster, if the sample has too few labels of many base clusters, or if it has
+        fewer than 5 objects for each cluster
+    n_told_apart_ : the number of clusters that the labels support, if one stands out and ``n_clusters`` is
+        given
     temperature_ : factor that multiplies the evidence of the labels, because partitions repeat each other
     objective_ : log-probability of the labels of all objects by the clusters of the sample
     history_, n_passes_
 
     Notes
     -----
-    Up to 2,000 objects for 33 clusters, and 60 for each further one, form groups by the spectral embedding of
-    their labels; of more than 500 labels of an object, by the labels of evenly spaced partitions. Half of a
-    sample is of all base clusters alike, so that it has objects of small clusters, too. Two trees merge the
-    groups: by average link of the locally weighted co-association, and by distinctness, how cleanly the
-    partitions that separate two clusters do so. Both are cut, that of average link into clusters of at least
-    .35 of their mean size, if it has as many, spherical k-means of the embedding makes as many clusters, and
-    what has the largest product of mean normalized mutual information with the partitions and mean
-    distinctness is taken: see `bigcons.trust.groups`. A lone object of the sample, if tiny, is no cluster
-    where the tree of distinctness has as many others; where some clusters win no object of the sample, more
-    are cut. Structure is judged in the groups that are cut; "auto" cuts those in which the number was found,
-    by the better tree, which is ``tree_``. Clusters of fewer than 5 objects each are not judged, and of some
-    thousand objects refused: `EACAverage` finds a third as many as there are objects in time linear in these,
-    if base clusters are as small. Where a sample has fewer than 4 labels for each of many base clusters,
-    groups are of all objects, three for each cluster, in the spectral embedding of `HBGF`, which takes up to
-    14 passes. Objects of the sample move to their most probable cluster by their labels, some of which may be
-    errors. All objects are then placed by naive Bayes, by the table of these clusters and once more by the
-    table of all objects. Memberships are the probabilities of that placement, an object itself left out,
-    tempered by the share of partitions that would be as uncertain were they independent
-    (`bigcons.metrics.trust`). Labels are read three times, for the sample, the table, and the results with
-    all of ``trust_``, in O(n M K) time; O(B K) memory and some hundred MB for the sample.
+    A sample of 2,000 objects (60 more for each cluster beyond 33), half of it drawn so that small base
+    clusters are represented, forms groups in the spectral embedding of its labels, from at most 500 evenly
+    spaced partitions. Two trees merge the groups: by average link of the locally weighted co-association, and
+    by distinctness, which says how cleanly the partitions that separate two clusters do so. Cuts of both
+    trees (of average link, into clusters of at least .35 of their mean size, if there are as many) and
+    spherical k-means in the embedding are compared by the product of mean normalized mutual information with
+    the partitions and mean distinctness: see "Methods" in the documentation. "auto" cuts the better tree,
+    which is ``tree_``. All objects are then placed by naive Bayes, first by the table of the sample, then by
+    the table of all objects. Memberships are the probabilities of the second placement, in which an object
+    does not count itself, tempered because partitions repeat each other (`bigcons.metrics.trust`).
+
+    If the sample has fewer than 4 labels for each of many base clusters, groups are of all objects, in the
+    spectral embedding of `HBGF`, which takes up to 14 passes. Clusters of fewer than 5 objects each are not
+    judged, and refused for some thousand objects: use `EACAverage`, which finds very many small clusters in
+    linear time if base clusters are as small. Otherwise labels are read three times, for the sample, the
+    table, and the results with ``trust_``, in O(n M K) time, with O(B K) memory and some hundred MB for the
+    sample.
 
     References
     ----------

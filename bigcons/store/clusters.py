@@ -52,12 +52,12 @@ class NClustersChoice:
     table: dict[str, np.ndarray]
     """Columns of equal length, a row for each number of clusters.
 
-    ``n_clusters``; ``distinctness``, how cleanly the partitions that separate two clusters do so, of the
-    least distinct two, from 0 to 1, NaN for one cluster; ``lifetime``, what that exceeds the distinctness of
-    one cluster more by, while outliers fall out of the clusters; ``agreement``, the mean adjusted Rand index
-    of two halves of the partitions that join the groups each by itself, NaN of a single partition;
-    ``quality``, from 0 to 1, how much the tree of average link tells of the partitions where it is cut at the
-    number, as far as its halves agree. The last three decide: see `merit`.
+    ``n_clusters``; ``distinctness``, from 0 to 1, how cleanly the partitions that separate the least distinct
+    two clusters do so, NaN for one cluster; ``lifetime``, how far the distinctness falls when one more
+    cluster is divided, apart from outliers; ``agreement``, the mean adjusted Rand index of two halves of the
+    partitions that each join the groups by themselves, NaN for a single partition; ``quality``, from 0 to 1,
+    the normalized mutual information of the partitions with the tree of average link, cut at the number,
+    times the agreement of its halves. The last three decide: see `merit`.
     """
     lifetime_of_one: float
     """Lifetime of a single cluster, up to the most distinct two groups as halves find them."""
@@ -66,9 +66,9 @@ class NClustersChoice:
 
     @property
     def is_clear(self) -> bool:
-        """Whether there is more `evidence` for some number than a single cluster has, its lifetime.
+        """Whether some number has more `evidence` than a single cluster, whose evidence is its lifetime.
 
-        Where there is not, the labels look like labels of a continuum, which has no clusters.
+        If none has, the labels look like those of a continuum, which has no clusters.
         """
         scores = evidence(self.table)[self.table["n_clusters"] > 1]
         return bool((scores > self.lifetime_of_one).any())
@@ -164,9 +164,9 @@ class ClusterTree:
     """A tree of clusters and the support of its splits: what `consensus_tree` returns.
 
     Its leaves are G small groups of sampled objects. Splits are numbered from the top: split 1 divides all
-    objects, split 2 one of the two sides; splits of one height have no order. Clusters count, here as where
-    their number is chosen, if they have at least five objects of the sample (one in thirty of very few): a
-    split that takes off fewer makes no further cluster.
+    objects, split 2 one of the two sides; splits of equal height have no order. Clusters count if they have
+    at least five objects of the sample (a thirtieth of a very small sample), as in `choose_n_clusters`: a
+    split that separates fewer makes no further cluster.
 
     Examples
     --------
@@ -213,11 +213,11 @@ class ClusterTree:
     ) -> np.ndarray:
         """Return the cluster (G,) int64 of each leaf, numbered by ``objects``, largest first, -1 if left out.
 
-        ``n_clusters``: at most so many, by the highest splits; by default as many as recommended or, with
-        another parameter, any. ``min_support``: a split counts if it has that support, or if a split below it
-        counts. ``min_size``: clusters have at least so many of ``objects``, instead of five of the sample.
-        Smaller ones are joined with the other side of their split or, where that is divided further, left
-        out.
+        ``n_clusters``: at most so many, by the highest splits; by default as many as recommended, or no limit
+        if another parameter is given. ``min_support``: a split counts if it has that support, or if a split
+        below it counts. ``min_size``: clusters have at least so many of ``objects``, instead of five objects
+        of the sample. Smaller clusters join the other side of their split or, if that is divided further,
+        are left out.
         """
         G, sizes, level = len(self.sizes), self.sizes.astype(float), None
         threshold = least_objects(self.sizes)

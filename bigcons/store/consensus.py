@@ -143,7 +143,7 @@ class Consensus(stores.Objects):
     def cluster_sizes(self) -> np.ndarray:
         """Return the number of objects of each cluster, ``(n_clusters,)`` int64; reads the labels.
 
-        Of results of `fit` these fall, since clusters are numbered by size.
+        In results of `fit` the numbers descend, since clusters are numbered by size.
         """
         sizes = np.zeros(self.n_clusters, np.int64)
         for block in self.blocks():
@@ -160,8 +160,8 @@ class Consensus(stores.Objects):
     ) -> Any:
         """Return a pyarrow table with a row for each object: its id, if it has one, and its ``label``.
 
-        Columns and parameters are the same as of `export`, except that ``confidence`` is there by default
-        where `trust` is stored.
+        Columns and parameters are those of `export`, except that ``confidence`` is included by default if
+        `trust` is stored.
         """
         import pyarrow as pa
 
@@ -182,7 +182,7 @@ class Consensus(stores.Objects):
 
     @property
     def trust_rows(self) -> Trust:
-        """The same, with arrays that are read when sliced."""
+        """The same as `trust`, with arrays that are read when sliced."""
         if not self.has_trust:
             raise InvalidInputError(
                 f"{self.path} does not say which labels to trust; "
@@ -224,14 +224,14 @@ class Consensus(stores.Objects):
     ) -> None:
         """Write the labels to a .parquet or .csv file on a disk, in the order of the objects.
 
-        If the objects have ids, they are the first column, with the name and type that they came with, so
+        If the objects have ids, they are the first column, under their own name and with their own type, so
         that the file can be joined with other tables; a name that is taken becomes ``id``. The column
-        ``label`` is int32, -1 for objects no partition labeled; ``memberships`` adds float32 columns
+        ``label`` is int32, -1 for objects that no partition labeled; ``memberships`` adds float32 columns
         ``cluster_0``, ``cluster_1``, .... ``confidence`` adds ``confidence``, ``second_labels`` and
-        ``second_confidence``, see `trust`; below ``min_confidence``, a label is -1. An open binary file gets
-        comma-separated values. A few blocks are in memory at a time, and no partial file is left behind. A
-        file of labels can be imported as one partition. Text is written as it is: spreadsheets take ids that
-        begin with =, +, - or @ for formulas.
+        ``second_confidence``, see `trust`; with ``min_confidence``, less certain labels become -1. An open
+        binary file gets comma-separated values. A few blocks are in memory at a time, and no partial file is
+        left behind. A file of labels can be imported as one partition. Text is written as it is: spreadsheets
+        read ids that begin with =, +, - or @ as formulas.
 
         Raises InvalidInputError for another suffix and for memberships that do not exist, StoreExistsError if
         ``path`` exists; with ``overwrite`` a file there is replaced.
@@ -275,7 +275,7 @@ class Consensus(stores.Objects):
     def tree(self) -> ClusterTree | None:
         """The tree in which the number of clusters was chosen, as `bigcons.consensus_tree` returns it.
 
-        None where it was not chosen. The tree cannot place objects. Reads a file, and raises
+        None if the number was not chosen. The tree cannot place objects. Reads a file, and raises
         CorruptStoreError if that is damaged.
         """
         return (
@@ -463,23 +463,35 @@ EVENTS = ("kept", "split", "new", "merged", "gone")
 
 
 def match(new: Any, old: Any) -> Matching:
-    """Return a consensus by the cluster numbers of an earlier one, and what became of its clusters.
+    """Return a new consensus with the cluster numbers of an earlier one, and what became of its clusters.
 
-    For the consensus of an ensemble to which objects or partitions were appended. A new cluster keeps the
-    number of an old one if each has most of the other: no other new cluster shares more objects with the old
-    one, and no other old one with the new one. A new cluster without such a partner gets the next free
-    number: it is "split" from the old one in which most of its objects were, or "new" if none of them was in
-    any. An old one without one is "merged" into the new one in which most of its objects are, or "gone".
+    Use it after objects or partitions were appended to an ensemble. A new cluster keeps the number of an old
+    cluster if each has most of the other: no other new cluster shares more objects with the old one, and no
+    other old cluster with the new one. A new cluster without such a partner gets the next free number: it is
+    "split" from the old cluster in which most of its objects were, or "new" if none of them was in any. An
+    old cluster without a partner is "merged" into the new cluster that has most of its objects, or "gone".
 
     Parameters
     ----------
     new, old
         Two consensuses: a `Consensus`, its path, a fitted clusterer, or labels ``(n_objects,)``, whole
-        numbers, of which negative ones are missing. If both have ids, objects are joined by them; else the
-        objects of ``old`` are the first of ``new``, as after `Ensemble.append_objects`.
+        numbers; negative ones are missing. If both have ids, objects are joined by them; otherwise the
+        objects of ``old`` are the first ones of ``new``, as after `Ensemble.append_objects`.
 
-    Raises InvalidInputError for labels that are text, for more old than new objects without ids, and
-    InvalidIdsError if no id is in both. Memory: the labels and ids of both.
+    Returns
+    -------
+    Matching
+        ``labels`` (n_objects,) int32, the new labels by these numbers; ``numbers`` (n_clusters,), the number
+        of each new cluster; ``n_moved``, how many objects with a label in both have changed their number; and
+        ``table``, a row for each number: the event, the other cluster of a split or merge, and its objects
+        now (size), before (size_before) and in both (shared).
+
+    Raises
+    ------
+    InvalidInputError
+        If labels are text, or there are more old than new objects, without ids.
+    InvalidIdsError
+        If no id is in both.
 
     Examples
     --------

@@ -302,9 +302,9 @@ class Ensemble(Objects):
 
     @property
     def generator(self) -> Generator | None:
-        """The generator that labels new rows by their features; None if k-means generated no partition.
+        """What labels new rows by their features; None if no partition was generated from features.
 
-        It has all partitions of the ensemble; partitions that it did not generate have no centers.
+        It has all partitions of the ensemble; partitions that were not generated have no centers.
         """
         generator = self._header.generator
         if isinstance(generator, StoredGenerator):

@@ -58,30 +58,31 @@ Use = TypeVar("Use")
 def trust(x: Any, labels: Any, *, memberships: Any = None, client: object = None) -> Trust:
     """Return which labels of a consensus to trust, and tables of its clusters and of the partitions.
 
-    The confidence of an object is the probability that its label is right, times the support of its cluster
-    as far as ``labels`` know it: see below. The probability is its membership in its cluster where
-    memberships are probabilities, as of `PCC` by the block model. Else it is the probability of its label by
-    naive Bayes on its base labels, from the shares of base clusters in the clusters of the other objects,
-    tempered because partitions of the same data repeat each other. Either is judged by the ensemble alone: if
-    clusters are not the classes one looks for, or all partitions err together, as k-means of overlapping
-    classes does, no label shows it, and naive Bayes is too confident by about the share of such objects,
-    memberships by less. Memberships are underconfident when errors are independent.
+    ``confidence`` (n_objects,) is the probability that the label of an object is right, times the support of
+    its cluster if ``labels`` is a model that knows it. The probability is the membership of the object in its
+    cluster if memberships are probabilities. Otherwise it is found by naive Bayes on the base labels of the
+    object, from the shares of base clusters in the clusters of the other objects, tempered because partitions
+    of the same data repeat each other. Confidence rests on the ensemble alone: if clusters are not the classes
+    you look for, or all partitions err together, as k-means of overlapping classes does, confidence is too
+    high.
 
-    The table of clusters has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
-    objects; ``stability``, its mean Jaccard index with the cluster that a half of the partitions alone would
-    assign, over two random halves; ``cohesion``, the mean co-association of pairs of its objects;
-    ``tightness``, its excess over the mean of objects of different clusters; ``nearest``, the cluster whose
-    objects are most often joined with its own, and ``separation``, the excess of the cohesion over that;
-    ``support``, the chance that other partitions would find the cluster, by halves of these, adjusted for
-    chance, and ``division``, the same of its division from the nearest: below one half, nothing is lost by
-    merging the two. Fits of `ConsensusTree` and `PCC` find the last two; without halves they are null.
+    The table ``clusters`` has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
+    objects; ``stability``, its mean Jaccard index with the same cluster as found by each of two random halves
+    of the partitions; ``cohesion``, the mean co-association of pairs of its objects; ``tightness``, the
+    cohesion minus the mean co-association of objects in different clusters; ``nearest``, the cluster whose
+    objects are most often together with its own; ``separation``, the cohesion minus the mean co-association
+    with this cluster; ``support``, the probability that other partitions would find the cluster, estimated
+    from halves of the partitions and adjusted for chance; and ``division``, the support of the division
+    between the cluster and the nearest one: below one half, nothing is lost by merging the two. Only fits of
+    `ConsensusTree` and `PCC` have the last two; otherwise they are null.
 
-    The table of partitions has ``partition``, its name; ``n_labeled``; ``n_clusters``; ``nmi`` and
-    ``adjusted_rand`` with the consensus; ``hit_rate`` and ``false_join_rate``, the shares of the pairs of one
-    cluster and of different clusters that it joins; ``weight``, its mutual information with the consensus
-    beyond what chance gives, of mean 1, near 0 if it is random; ``redundancy``, its largest adjusted Rand
-    index with another partition, on a sample of the objects, and ``most_alike``, that partition. From more
-    than 1,000 partitions, others are compared with a million / n_partitions of them only, evenly spaced.
+    The table ``partitions`` has ``partition``, its name; ``n_labeled``; ``n_clusters``; ``nmi`` and
+    ``adjusted_rand`` with the consensus; ``hit_rate`` and ``false_join_rate``, the shares of the pairs of
+    objects in one consensus cluster and in different ones that the partition joins; ``weight``, its mutual
+    information with the consensus beyond chance, of mean 1, near 0 if the partition is random;
+    ``redundancy``, its largest adjusted Rand index with another partition, on a sample of the objects; and
+    ``most_alike``, the name of this other partition. If there are more than 1,000 partitions, each is
+    compared with a million / n_partitions of them, evenly spaced.
 
     Parameters
     ----------
@@ -90,9 +91,8 @@ def trust(x: Any, labels: Any, *, memberships: Any = None, client: object = None
     labels
         Labels ``(n_objects,)``, whole numbers, negative for none; a fitted method; or a `Consensus`.
     memberships : array-like of shape (n_objects, n_clusters) or None, default=None
-        Probabilities of the clusters that labels 0, 1, ... number, which are then the confidence. None: those
-        of a fitted method that states probabilities, such as `ConsensusTree`; else naive Bayes, whose
-        evidence counts as far as the partitions are independent, by its spread in a sample of objects.
+        Probabilities of the clusters 0, 1, ..., from which the confidence is taken. None: the memberships of
+        a fitted method if these are probabilities, as of `ConsensusTree`; otherwise naive Bayes.
     client
         Engine.
 

@@ -80,17 +80,17 @@ def choose_n_clusters(
     columns: Columns | None = None,
     drop: Columns | None = None,
 ) -> NClustersChoice:
-    """Recommend a number of clusters for an ensemble; ``n_clusters="auto"`` of the estimators asks here.
+    """Recommend a number of clusters for an ensemble, as estimators with ``n_clusters="auto"`` do.
 
     Parameters
     ----------
     ensemble
         An Ensemble, the path of one, or a table of labels; soft clusterings, too.
     k_range : (least, most) or None, default=None
-        Numbers to compare, both included. None: from 1 to as many as there are, see below. 1 is recommended
-        if no number has more evidence than a single cluster; without a range, only if halves of the
-        partitions also agree on the best other number less than half as well as perfect agreement, corrected
-        for chance, because even a continuum can be divided usefully.
+        Numbers to compare, both included. None: from 1 to half of the groups, see below. 1 is recommended
+        if no number has more evidence than a single cluster. Without a range, 1 is only recommended if halves
+        of the partitions also agree on the best other number less than half as well as perfect agreement,
+        corrected for chance, because even a continuum can be divided usefully.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
     random_state : int, RandomState, Generator or None, default=None
@@ -106,21 +106,23 @@ def choose_n_clusters(
     Returns
     -------
     NClustersChoice
-        The number recommended, the runner-up and the evidence; `bigcons.plots.n_clusters` draws it.
+        ``n_clusters``, the number recommended; ``runner_up``, the next best one; ``is_clear``, whether some
+        number has more evidence than a single cluster; and ``table``, the evidence for each number, which
+        `bigcons.plots.n_clusters` draws.
 
     Notes
     -----
-    One pass over the labels draws up to 2,000 objects, half of them of all base clusters alike, so that it
-    sees small clusters, too. They form 30 groups. Where half of them seem to be
-    clusters, or the least distinct two are half as distinct as the most distinct, there are twice as many,
-    of 20 objects each, up to one for 5 objects and as long as their tree stays cheap: some thousand groups of
-    fine partitions. K-means of the labels finds many groups, and groups of very many base clusters.
-    Numbers are compared by the labels alone: classes that
-    all partitions merge cannot be counted, and clusters that most partitions cut alike are counted as
-    several. If no number has more evidence than a single cluster, ``is_clear`` is False, and fits raise
-    NoStructureWarning: the partitions may divide a continuum. `bigcons.plots.n_clusters` draws the evidence,
-    ``trust_.clusters`` has the support of each cluster, and `consensus_tree` with ``features`` compares the
-    ensemble with ensembles of one Gaussian.
+    One pass over the labels draws up to 2,000 objects, half of them so that small base clusters are
+    represented. They form 30 groups. If half of the groups seem to be clusters, or the least distinct two
+    groups are half as distinct as the most distinct two, the number of groups is doubled, with 20 objects for
+    each group, up to one group for 5 objects and as long as the tree stays cheap (some thousand groups of
+    fine partitions).
+
+    Numbers are compared by the labels alone: classes that all partitions merge cannot be told apart, and
+    clusters that most partitions cut in the same place are counted as several. If no number has more evidence
+    than a single cluster, ``is_clear`` is False, and fits warn with NoStructureWarning: the partitions may
+    divide a continuum. `bigcons.plots.n_clusters` draws the evidence, ``trust_.clusters`` has the support of
+    each cluster, and `consensus_tree` with ``features`` compares the ensemble with ensembles of one Gaussian.
 
     References
     ----------
@@ -166,10 +168,10 @@ def consensus_tree(
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts, as if it occurred that many times; 0 leaves it out.
     features : table or None, default=None
-        The features that `bigcons.generate` made the ensemble of, for a p-value of each number of clusters:
-        see below. Any table with the same columns.
+        The features from which `bigcons.generate` made the ensemble, for a p-value of each number of
+        clusters: see below. Any table with the same columns.
     n_draws : int, default=20
-        Draws with which they are compared; 19 or more, for p-values of .05.
+        Draws of one Gaussian with which the features are compared; 19 or more, for p-values of .05.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the sample; one seed gives the same bits on any engine and any number of workers.
     memory : str, int or None, default=None
@@ -183,25 +185,27 @@ def consensus_tree(
     Returns
     -------
     ClusterTree
-        Merges, support and sizes; its ``cut`` and ``labels`` give clusters, `bigcons.plots.tree` draws it.
+        ``table()`` has a row for each split, ``cut()`` the clusters of the leaves, ``labels()`` the clusters
+        of all objects; ``merges`` is a linkage matrix of SciPy, and ``choice`` the number recommended.
+        `bigcons.plots.tree` draws it.
 
     Notes
     -----
     The sample and its groups are the same as in `choose_n_clusters`: at least 30 groups of up to 2,000
     objects. The support of a split is the mean, over eight random halves of the partitions, of how far the
-    tree of a half divides the same objects in the same two sides: see `bigcons.trust.support`. It says that
-    the sides are apart, not that all in a side belong together: clusters that no partition joins are split
-    at one height, in an order without meaning, and every split has support 1. Parts of a continuum may have a
-    support of .9, too: a split is real if it has support and some number of clusters stands out. Drawing the
+    tree of a half divides the same objects into the same two sides. Support says that the two sides are
+    apart, not that all objects on a side belong together: clusters that no partition joins are split at one
+    height, in a meaningless order, and every such split has support 1. Parts of a continuum may also have a
+    support of .9: a split is real if it has support and some number of clusters stands out. Drawing the
     sample takes O(n) time, and the support some five times as long as the groups.
 
     With ``features``, the generator of the ensemble makes as many partitions of up to 2,000 of the objects,
     and of as many points of one Gaussian with their covariance, ``n_draws`` times. The p-value of K clusters
-    or more is the share of the draws, the sample counted among them, in which some number of clusters has as
-    much evidence as the best number from K on has in the sample: its lifetime times the agreement of halves
+    or more is the share of the draws, the sample counted among them, in which some number of clusters has at
+    least the evidence of the best number from K on in the sample: its lifetime times the agreement of halves
     on it (`NClustersChoice`). The p-value of the first split says whether there is more than a single
-    cluster, and the p-values of all splits hold together. Half a second to a second for each draw, and a pass
-    over the features.
+    cluster, and the p-values of all splits hold together. Each draw takes up to a second; the features are
+    read in one pass.
 
     References
     ----------
