@@ -211,14 +211,14 @@ def convergence(consensus: Any) -> Figure:
 
 
 def n_clusters(choice: Any) -> Figure:
-    """Draw what speaks for each number of clusters.
+    """Draw the evidence for each number of clusters.
 
-    ``choice`` is what `bigcons.choose_n_clusters` returned, or a clusterer or Consensus whose number of
-    clusters was chosen.
-    Above, the distinctness of the least distinct two of so many clusters, which falls where one of them would
-    be cut, and how far halves of the partitions agree on the number. Below, how long each number lives, the
-    evidence by both, and with an eighth of the quality, which decides; some number is clear if it has more
-    evidence than a single cluster, the dotted line (`NClustersChoice`). Each panel has its own scale.
+    ``choice`` is the result of `bigcons.choose_n_clusters`, or a clusterer or Consensus whose number of
+    clusters was chosen. The upper panel has the distinctness of the least distinct two of so many clusters,
+    which falls when a cluster is cut, and how far halves of the partitions agree on the number. The lower
+    panel has the lifetime of each number, the evidence (the lifetime times the agreement), and the evidence
+    with an eighth of the quality, which decides. A number is clear if it has more evidence than a single
+    cluster, the dotted line (`NClustersChoice`). Each panel has its own scale.
 
     Examples
     --------
@@ -266,8 +266,8 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     `bigcons.metrics.trust`; of more than ``n_clusters``, the largest. On the right, the share of the objects
     below each confidence, on a logarithmic axis.
 
-    ``found`` is what `bigcons.metrics.trust` returned, a fitted clusterer, or a `Consensus` with it, which
-    is read block by block.
+    ``found`` is the result of `bigcons.metrics.trust`, a fitted clusterer, or a `Consensus` that has trust,
+    which is read block by block.
 
     Examples
     --------
@@ -500,8 +500,9 @@ def memberships(
 def coassociation(
     ensemble: Any, labels: Any = None, *, n_objects: int = 500, random_state: SeedLike = 0, ax: Any = None
 ) -> Figure:
-    """Draw how often pairs of objects share a cluster, with the objects in VAT order.
+    """Draw how often pairs of objects share a cluster.
 
+    Objects are in VAT order (`bigcons.metrics.vat_order`), in which clusters are blocks on the diagonal.
     ``ensemble`` is an Ensemble, its path, or a table of labels; of more than ``n_objects`` objects, a random
     sample is drawn, into the Axes ``ax`` if given. ``labels``, one for each object of the ensemble, a fitted
     clusterer or a `Consensus`, put the objects of a cluster together, in VAT order, next to clusters that are
@@ -572,7 +573,7 @@ def _by_cluster(share: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def partitions(ensemble: Any, *, ax: Axes | None = None) -> Figure:
-    """Draw how far every two partitions agree, by the adjusted Rand index, with the partitions in VAT order.
+    """Draw the adjusted Rand index of each two partitions, in VAT order (`bigcons.metrics.vat_order`).
 
     ``ensemble`` is an Ensemble of labels, its path, or a table of labels; agreement is measured on at most
     2,048 sampled objects, see `bigcons.metrics.partition_agreement`. Of more than a thousand partitions, some
@@ -784,12 +785,12 @@ def _draw_arrow(
 def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) -> Figure:
     """Draw a tree of clusters, into the Axes ``ax`` if given.
 
-    ``tree`` is what `bigcons.consensus_tree` returned, or a clusterer or Consensus whose number of clusters
-    was chosen; ``n_clusters``, by default the number recommended, or 2 where that is 1, says down to which
-    clusters. Splits that take off too few objects to count are passed over. Every split is at its height, as
-    in ``tree.table()``; splits of one height, which have no order, are one split into several sides. Lines
-    are as wide as their share of the objects; the color of a split, and of its sides, is its support, the
-    least of several. On the right are the clusters, numbered as by ``tree.labels``, with their shares.
+    ``tree`` is the result of `bigcons.consensus_tree`, or a clusterer or Consensus whose number of clusters
+    was chosen. The tree is drawn down to ``n_clusters``, by default the number recommended, or 2 if that is
+    1. Splits that separate too few objects to count are left out. Every split is at its height, as in
+    ``tree.table()``; splits of equal height, which have no order, are drawn as one split of several sides.
+    The width of a line is its share of the objects; the color of a split and of its sides is its support, of
+    several splits the least. On the right are the clusters, numbered as by ``tree.labels``, with their shares.
 
     Examples
     --------

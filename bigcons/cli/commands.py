@@ -29,10 +29,10 @@ from bigcons.memory import PROCESS_BYTES, DataBudget, check_all, parse_size, rel
 def demo(size: int, out: str, random_state: int, overwrite: bool) -> None:
     """Solve simulated data like the PCC paper's large experiment.
 
-    This is the one of Lourenço et al. 2015: 100 k-means partitions of random halves of 120,000 objects of
-    three classes, each into 2 to 10 clusters. Their consensus is found by PCC over all pairs of objects, and
-    by the consensus tree, the default of the other commands. A table has the accuracy and the time of both. A
-    demo that was interrupted resumes.
+    The experiment of Lourenço et al. 2015 has 100 k-means partitions of random halves of 120,000 objects of
+    three classes, each into 2 to 10 clusters. The demo finds their consensus by PCC over all pairs of objects
+    and by the consensus tree, the default of the other commands, and prints the accuracy and the time of
+    both. Repeat the command to resume an interrupted demo.
     """
     folder = Path(out)
     features, truth = bc.datasets.planted_features(size, random_state=random_state)
@@ -101,10 +101,10 @@ SCHEMES = ("mixed", "landmarks", "kmeans", "zipf", "feature-views", "object-view
     output_option("Store for the ensemble (.zarr or .parquet)."),
     *(*CHOSEN, *READING),
     option("--scheme", type=click.Choice(SCHEMES), default="mixed",
-           help="half of the partitions by landmarks and half by k-means, of all objects; spectral "
-           "clusterings on landmarks, which follow curved shapes; k-means on random samples; k-means on "
-           "features with Zipf weights; k-means on subsets of the features; k-means on overlapping subsets "
-           "that cover all objects."),
+           help="mixed: half of the partitions by landmarks, half by k-means, of all objects. landmarks: "
+           "spectral clusterings on landmarks, which follow curved shapes. kmeans: on random samples. zipf: "
+           "k-means on features with Zipf weights. feature-views: k-means on subsets of the features. "
+           "object-views: k-means on overlapping subsets that cover all objects."),
     *("random_state", "memory", "client", "overwrite"),
     further=True,
 )  # fmt: skip
@@ -113,13 +113,13 @@ def generate(words: tuple[str, ...], out: str, scheme: str, overwrite: bool, **o
 
     The partitions are stored as an ensemble. FEATURES is a .parquet, .csv, .tsv (or these compressed), .npy
     or .zarr with one row per object, a folder of files, a pattern such as "data/*.parquet", several files, or
-    a URL of these such as s3://bucket/data.parquet; it is read in blocks and need not fit in memory.
-    Repeating the command resumes an interrupted run and finds the result of a finished one.
+    a URL such as s3://bucket/data.parquet; it is read in blocks and need not fit in memory. Repeating the
+    command resumes an interrupted run and finds the result of a finished one.
 
     Each parameter of the function of the scheme, such as bigcons.generate.kmeans, is a further option:
-    --n-partitions, --n-clusters K, MIN:MAX or split, --standardize or --no-standardize, --train auto, all or
-    N; of kmeans and zipf --sample SHARE; of zipf --alpha-range MIN:MAX and --largest-weight; of feature-views
-    --n-features; of object-views --repetition.
+    --n-partitions; --n-clusters K, MIN:MAX or split; --standardize or --no-standardize; --train auto, all or
+    N; for kmeans and zipf, --sample SHARE; for zipf, --alpha-range MIN:MAX and --largest-weight; for
+    feature-views, --n-features; for object-views, --repetition.
     """
     from bigcons.generate.kmeans import GeneratorOptions, make_partitions
 
@@ -182,10 +182,10 @@ def run(
 
     Short for `bigcons generate` and `bigcons solve`. FEATURES is one table or several, as for `bigcons
     generate`, and need not fit in memory; each step keeps to the memory budget. A budget that is too small
-    for the method is refused before generating, with -k auto once the number is known. Repeating the command
-    resumes an interrupted run and finds the result of a finished one; for another -k, `bigcons solve` takes
-    the ensemble that it made. Prints what was chosen and the time of each step, and warns of columns that
-    the clusters merely repeat.
+    for the method is refused before generating; with -k auto, once the number is known. Repeating the command
+    resumes an interrupted run and finds the result of a finished one; for another -k, use `bigcons solve`
+    with the ensemble that the run made. Prints what was chosen and the time of each step, and warns of
+    columns that the clusters merely repeat.
     """
     from bigcons.disk.commit import is_store
     from bigcons.generate.kmeans import check_memory, make_partitions
@@ -298,18 +298,18 @@ def import_(
     """Store a table of labels, or of memberships, as an ensemble, or a table of pairs.
 
     The table is a .parquet, .csv, .tsv (or these compressed), .npy or .zarr with one row per object and one
-    column per partition, a folder of files, a pattern such as "labels/*.parquet", a URL of these such as
+    column per partition, a folder of files, a pattern such as "labels/*.parquet", or a URL such as
     s3://bucket/labels.parquet; missing labels are empty, NaN or negative. The table is streamed and need not
     fit in memory. Ambiguous input, such as a first line of numbers in a .csv, is refused unless an option
     decides.
 
     With --runs, each of the TABLES is one partition. With --long, the table has a row for each label, such as
-    the votes of workers on tasks. With --memberships, each of the TABLES, in these
-    forms, is a soft clustering; its rows sum to 1, and are NaN or 0 where an object is missing.
+    the votes of workers on tasks. With --memberships, each of the TABLES is a soft clustering; its rows sum
+    to 1, and are NaN or 0 where an object is missing.
 
-    With --pairs, the table has a row for each pair, in any order, with integer columns i < j, objects
-    numbered from 0; n_agree, the number of partitions that cluster both together; n_seen, of those that label
-    both. It is sorted in memory, at 60 bytes a pair.
+    With --pairs, the table has a row for each pair, in any order, with the integer columns i < j, objects
+    numbered from 0; n_agree, the number of partitions that cluster both together; and n_seen, the number of
+    partitions that label both. It is sorted in memory, at 60 bytes a pair.
     """
     from bigcons.disk.places import place_of
     from bigcons.io.sources import matching
@@ -361,9 +361,9 @@ def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | 
     """Append objects or partitions to the store ENSEMBLE.
 
     With --partitions, rows are joined by ids, in any order; objects that have no row are missing. With
-    --objects, columns are the partitions, by their names or in their order; ids must be new. Of soft
-    clusterings, TABLES are memberships, one for each partition; else there is one table, or a pattern in
-    quotes. An append that is killed leaves the ensemble as it was.
+    --objects, columns are the partitions, by their names or in their order, and ids must be new. For an
+    ensemble of soft clusterings, TABLES are memberships, one table for each partition; otherwise there is one
+    table, or a pattern in quotes. An append that is killed leaves the ensemble as it was.
     """
 
     if what is None:
@@ -384,7 +384,7 @@ def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | 
 @command(
     argument("ensemble", type=PATH),
     output_option("Store for the pairs (.zarr)."),
-    option("--per-object", type=float, default=30.0, help="Mean number of pairs per object."),
+    option("--per-object", type=float, default=30.0, help="Mean number of pairs drawn per object."),
     *("random_state", "memory", "client", "overwrite"),
 )  # fmt: skip
 def sample(ensemble: str, out: str, per_object: float, overwrite: bool, **options: Any) -> None:
@@ -424,9 +424,9 @@ def solve(
 ) -> None:
     """Find the consensus of ENSEMBLE.
 
-    The store holds its labels and, for soft methods, memberships. ENSEMBLE is an ensemble store, or any table
-    that `bigcons import` accepts, of which --id, --columns and --drop choose the columns. An interrupted
-    solve resumes when the command is repeated; a completed one is reported as such.
+    The output store holds the labels and, for soft methods, memberships. ENSEMBLE is an ensemble store, or
+    any table that `bigcons import` accepts, of which --id, --columns and --drop choose the columns. An
+    interrupted solve resumes when the command is repeated; a completed one is reported as such.
 
     Each parameter of the method is a further option; `bigcons methods NAME` lists them. For -m pcc:
     --divergence l2|kl, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
@@ -550,14 +550,15 @@ def place(features: tuple[str, ...], folder: str, out: str, id: str | None, **op
     """Place the rows of FEATURES in the clusters of a consensus.
 
     FEATURES is a table, or several, with the columns from which `bigcons run` or `bigcons generate` made the
-    ensemble, as they were then, in any order; other columns are not read. The rows are encoded and scaled
-    as before, labeled by the centers of all partitions, and placed by these labels, block by block.
+    ensemble, in any order and with values as they were then; other columns are not read. The rows are encoded
+    and scaled as before, labeled by the centers and landmarks of all partitions, and placed by these labels,
+    block by block.
 
-    The file has a row for each of them: its id, if it has one; its label; the confidence in it, if the method
-    has memberships; and whether the row is farther from its centers than 99 % of the rows from which the
-    centers were made. If far more than 1 % of the rows are far, the data have changed. Warnings say so if
-    most are, and name the columns with text that did not occur before. A row without a known value in any
-    column gets no label: -1.
+    The output has a row for each row of FEATURES: its id, if it has one; its label; its confidence, if the
+    method has memberships; and whether it is farther from its centers than 99 % of the rows from which the
+    centers were made. If many more than 1 % of the rows are far, the data have changed. Warnings say so if
+    most rows are far, and name the columns with text that did not occur before. A row without a known value
+    in any column gets no label: -1.
     """
     from bigcons.methods.placing import open_placing, place_file
 
@@ -586,9 +587,9 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     STORE is an ensemble, or a consensus whose number of clusters was chosen, which has kept the tree.
 
     Prints the number of clusters recommended, and a table of the splits from the top: the objects of both
-    sides, estimated if the tree is of a sample, the height of the split, and its support, how far random
-    halves of the partitions separate the same sides. Splits of one height have no order. A split that takes
-    off too few objects for a cluster leaves n_clusters as it is.
+    sides, estimated if the tree is of a sample; the height of the split; and its support, how far random
+    halves of the partitions separate the same sides. Splits of equal height have no order. A split that
+    separates too few objects for a cluster leaves n_clusters unchanged.
     """
     import numpy as np
 
@@ -640,11 +641,12 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
 def report(consensus: str, out: str, features: str | None, overwrite: bool, **options: Any) -> None:
     """Write a one-page summary of CONSENSUS.
 
-    One HTML file, without network or scripts: the clusters by size with their confidence, the objects least
-    certain, the partitions, the convergence, how it was made, and warnings. With --ensemble, also how the
-    partitions agree and the tree of clusters. With --features, also what is in each cluster: means of numbers
-    and dates, and frequent values of text, unless it names objects; values that were missing where the
-    ensemble was generated are missing here, too, unless --missing names others.
+    The summary is one HTML file, which needs no network and no scripts: the clusters by size with their
+    confidence, the least certain objects, the partitions, the convergence, how the consensus was made, and
+    warnings. With --ensemble, also how the partitions agree and the tree of clusters. With --features, also
+    what is in each cluster: means of numbers and dates, and frequent values of text, unless the text names
+    objects. Values that counted as missing when the ensemble was generated are missing here, too, unless
+    --missing names others.
     """
     from bigcons.disk.commit import refuse_existing_file
     from bigcons.io.sources import refuse_inputs
@@ -672,10 +674,10 @@ def report(consensus: str, out: str, features: str | None, overwrite: bool, **op
 def plot(consensus: str, out: str, overwrite: bool, **options: Any) -> None:
     """Draw figures of CONSENSUS as PNG.
 
-    Draws the memberships and the graph of overlapping clusters (of a soft method), how far clusters and
-    objects can be trusted (if it says so), the tree (if the number of clusters was chosen), the convergence
-    (of several passes) and, with --ensemble, the co-association of a sample of the objects and the agreement
-    of partitions.
+    Draws the memberships and the graph of overlapping clusters (for a soft method), how far clusters and
+    objects can be trusted (if the store says so), the tree (if the number of clusters was chosen), the
+    convergence (if there were several passes) and, with --ensemble, the co-association of a sample of the
+    objects and the agreement of partitions.
     """
     from bigcons.disk.commit import new_file, refuse_existing_file
     from bigcons.io.sources import refuse_inputs
@@ -710,9 +712,9 @@ def plot(consensus: str, out: str, overwrite: bool, **options: Any) -> None:
 def export(consensus: str, out: str, **options: Any) -> None:
     """Write the labels of CONSENSUS to a file.
 
-    The file has one row per object, in order: its id, if it has one, under the name it came with, and its
-    label, -1 if no partition labeled it. Ids are written as they are: spreadsheets take those that begin with
-    =, +, - or @ for formulas.
+    The file has one row per object, in order: its id, if it has one, under its original name, and its label,
+    -1 if no partition labeled it. Ids are written as they are: spreadsheets read ids that begin with =, +, -
+    or @ as formulas.
     """
     target, solved = cli.destination(out), bc.Consensus.open(consensus)
     solved.export(target, **options)
@@ -736,8 +738,8 @@ def info(store: str) -> None:
 def verify(store: str) -> None:
     """Check all data of STORE against its checksums.
 
-    STORE is an ensemble or a pair table (.zarr or .parquet), or a consensus. The check stops at the first
-    difference. Ends with 0 if STORE is intact, else with 1 and what is damaged.
+    STORE is an ensemble or a table of pairs (.zarr or .parquet), or a consensus. The check stops at the first
+    difference. The exit status is 0 if STORE is intact, else 1, with a message that says what is damaged.
     """
     from bigcons.store.ensemble import open_store
 

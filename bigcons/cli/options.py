@@ -225,8 +225,8 @@ SHARED = {
     "categorical": option("--categorical", **NAMES, metavar="NAME,...",
                           help="Columns whose numbers are categories, such as zip codes."),
     "n_clusters": option("-k", "--n-clusters", type=Literal(5), metavar="K|auto",
-                         help="Maximum number of clusters. auto: the method chooses it, tree and most others "
-                         "from the labels, eac by lifetime. -m supra also takes LOW:HIGH."),
+                         help="Maximum number of clusters. auto: chosen from the labels, if the method can; "
+                         "for eac, with --criterion lifetime. -m supra also takes LOW:HIGH."),
     "method": option("-m", "--method", type=method_name, default="tree",
                      help="Method, one of those listed by `bigcons methods`."),
     "memory": option("--memory", default="2GB", metavar="SIZE",

@@ -65,10 +65,10 @@ def mixed(
     n_clusters: ClusterCount | None = None,
     **options: Unpack[GeneratorOptions],
 ) -> Ensemble:
-    """Return an ensemble of two kinds of partitions of all objects, the default of all routes from features.
+    """Return an ensemble of two kinds of partitions of all objects: the default if you start from features.
 
-    Every other partition is by `landmarks`, which follow curved shapes; the others are k-means, which sees
-    the directions in which features vary most.
+    Every other partition is by `landmarks`, which follow curved shapes; the others are by k-means, which
+    follows the directions in which features vary most.
 
     Parameters
     ----------
@@ -78,14 +78,14 @@ def mixed(
         Number of partitions.
     n_clusters
         Number of clusters, or an inclusive range (low, high) to draw it from uniformly. None: 2 to 20 by
-        landmarks and 2 to 30 by k-means, which serve any consensus of fewer than ten clusters. For one of K,
-        ten or more, give ``(2, 3 * K)``, as `ConsensusClustering` and ``bigcons run`` do: a partition that
-        has fewer clusters than the consensus joins some of its clusters.
+        landmarks and 2 to 30 by k-means, which serve any consensus of fewer than ten clusters. For a
+        consensus of K clusters, ten or more, give ``(2, 3 * K)``, as `ConsensusClustering` and ``bigcons
+        run`` do: a partition that has fewer clusters than the consensus joins some of its clusters.
     **options
         ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`.
 
-    No label is missing. Errors and memory as of `kmeans`; cost as of `kmeans` and `landmarks`.
+    No label is missing. Errors and memory are those of `kmeans`; the cost is that of both kinds.
 
     Examples
     --------
@@ -118,15 +118,15 @@ def landmarks(
         As in `kmeans`.
     n_clusters
         Number of clusters, or an inclusive range (low, high) to draw it from uniformly. Partitions have at
-        most as many clusters as there are landmarks, one for three objects.
+        most as many clusters as there are landmarks: at most one for three objects.
     **options
         ``id``, ``columns``, ``drop``, ``out``, ``standardize``, ``train``, ``memory``,
         ``random_state``, ``overwrite``, ``client`` as in `kmeans`; ``train`` is the sample of
         which the graphs are made.
 
-    Landmarks do not see columns of two values, such as booleans and categories, along which a graph of
+    Landmarks ignore columns of two values, such as booleans and categories, along which a graph of
     nearest neighbors falls apart, unless these hold more than a third of the variance. No label is missing.
-    Errors as of `kmeans`.
+    Errors are those of `kmeans`.
 
     Cost: two passes over the features; three graphs of a sample, each with 1,000 distances of every object of
     it and eigenvectors of a matrix of landmarks; and three nearest landmarks of every object, ``3,000 *
@@ -161,55 +161,53 @@ def kmeans(
 ) -> Ensemble:
     """Return an ensemble of k-means partitions, each of a random subset of the objects.
 
-    The ensembles of Lourenço et al. 2015 (large scale: 100 partitions of random halves into 2 to 10
-    clusters, random starts). With ``sample=1`` and one number of clusters, the random restarts of
-    Wang et al. 2009 and of Nguyen and Caruana 2007: all objects, a new start for each partition.
+    By default these are the ensembles of Lourenço et al. 2015 (large scale: 100 partitions of random halves
+    into 2 to 10 clusters, random starts). With ``sample=1`` and one number of clusters, they are the random
+    restarts of Wang et al. 2009 and of Nguyen and Caruana 2007.
 
     Parameters
     ----------
     features
-        Any source of `bigcons.io.features.open_features`: array, sparse matrix, table, dask collection,
-        path. Text and categories become one-hot columns, dates numbers, and missing values are filled: see
-        `FeatureEncoding`.
+        An array, sparse matrix, table, dask collection or path. Text and categories become one-hot columns,
+        dates become numbers, and missing values are filled: see `FeatureEncoding`.
     n_partitions
         Number of partitions.
     n_clusters
         Number of clusters, or an inclusive range (low, high) to draw it from uniformly, or "split":
-        the range from ``max(sqrt(n) / 2, n / 50)`` to 20 more, which splits n objects into
-        micro-blocks, where n is the number of objects a partition sees (Aidos and Fred's DID paper,
-        with ``sample=1``; the rule of evidence accumulation). A range ends at the objects that a partition
-        sees.
+        the range from ``max(sqrt(n) / 2, n / 50)`` to 20 more, which splits the n objects that a partition
+        sees into micro-blocks (the rule of evidence accumulation; Aidos and Fred's DID paper, with
+        ``sample=1``). A range ends at the number of objects that a partition sees.
     sample
         Share of the objects that each partition sees; the others have no label (-1) in it.
     n_init
         Number of random starts, of which the best is kept.
     id
-        Column that identifies the objects; it is no feature, and stays with the ensemble and its consensus.
+        Column that identifies the objects. It is no feature; the ensemble and its consensus keep it.
     columns, drop
         The columns to use, or to leave out; see `bigcons.select`.
     out
         Path of the store to write; if None, the ensemble is in memory.
     standardize
         Scale every column to mean 0 and variance 1 over all objects, so that each counts the same; sparse
-        ones to variance 1. Constant columns are always dropped.
+        columns are scaled to variance 1. Constant columns are always dropped.
     train
-        "auto": k-means runs on a sample of the objects that a partition sees, if they are more than a sample.
-        A sample has 40,000 objects, fewer if there are more than 104 features, and at least 256 per cluster.
-        k-means runs on a quarter of it, and from there up to 20 iterations on all of it. Centers estimated
-        from m objects per cluster add about 1/m to the inertia, more if distances have heavy tails. A number:
-        a sample of so many objects. "all": all objects that it sees, which are then in memory. One pass over
-        the features labels the objects in all partitions.
+        Objects on which the k-means of a partition is trained. "auto": a sample of 40,000 of the objects that
+        it sees, fewer if there are more than 104 features, and at least 256 per cluster; k-means runs on a
+        quarter of the sample, and from there up to 20 iterations on all of it. Centers estimated from m
+        objects per cluster add about 1/m to the inertia, more if distances have heavy tails. A number: a
+        sample of so many objects. "all": all objects that the partition sees, which are then in memory.
     memory
-        Memory budget such as "2GB", of the processes and what they hold: blocks, samples, and the labels
-        returned if ``out`` is None, but not features that the caller holds. A call that would need more is
-        refused; None allows 4 GB of data. Labels do not depend on it.
+        Memory budget such as "2GB" for the processes and what they hold: blocks, samples, and the labels
+        if ``out`` is None, but not features that the caller holds. A call that would need more is
+        refused; None allows 4 GB of data. Labels do not depend on the budget.
     random_state
         Seed. Partition ``u`` depends on the seed and on ``u``, not on the number of partitions or
         workers, nor on the budget.
     overwrite
         Start over, and replace the store at ``out`` once the new one is complete. Otherwise, repeating an
-        interrupted call resumes from what is finished in ``<out>.partial``, centers and blocks of labels;
-        repeating a finished one returns the result at ``out``; other parameters or features raise an error.
+        interrupted call resumes from the finished centers and blocks of labels in ``<out>.partial``,
+        repeating a finished call returns the result at ``out``, and other parameters or features raise an
+        error.
     client
         Engine: None (the active Dask client if there is one, else threads), "threads", "serial", a Dask
         client or its address, or an Engine. The engine is logged. Every task runs on one thread; ``memory``

@@ -21,15 +21,16 @@ from bigcons.validation import check_choice, check_flag, check_number
 class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Cluster features many times: a transformer of features into base labels.
 
-    Partitions are made as by `bigcons.generate.mixed`, half by landmarks and half by k-means. Centers
-    are kept, so that objects are labeled in all partitions by the nearest: also new ones.
+    By default partitions are made as by `bigcons.generate.mixed`, half by landmarks and half by k-means. The
+    transformer keeps their centers, so that it also labels new objects, by the nearest center in each
+    partition.
 
     Parameters
     ----------
     n_partitions : int, default=100
         Number of partitions.
     scheme : {"mixed", "kmeans", "landmarks"}, default="mixed"
-        What makes the partitions: the function of `bigcons.generate` of this name.
+        Name of the function of `bigcons.generate` that makes the partitions.
     n_clusters : int, (int, int), "split" or None, default=None
         Number of clusters, or the range from which it is drawn, or "split", as in `bigcons.generate.kmeans`;
         at most as many as the objects that a partition sees. None: 2 to 20 by landmarks, 2 to 30 by k-means.
@@ -49,9 +50,9 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
 
     Notes
     -----
-    Features are in memory: numbers, also sparse, NaN where one is missing; or, in a table with names, what
-    `bigcons.generate.mixed` encodes, as it does: text and dates, too. For data larger than memory use that
-    function, whose costs it has. There is no ``sample_weight``.
+    Features are in memory: numbers, also sparse, with NaN for missing values; in a table with names, also
+    text and dates, which are encoded as by `bigcons.generate.mixed`. For data larger than memory use that
+    function, which costs as much. There is no ``sample_weight``.
 
     Examples
     --------

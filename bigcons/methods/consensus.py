@@ -70,7 +70,7 @@ def consensus(x: Any, n_clusters: Any, method: str, **parameters: Any) -> Consen
 def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) -> ConsensusClusterer:
     """Return a fitted model of the consensus of the clusterings in ``x``.
 
-    Short for ``METHODS[method](n_clusters, **parameters).fit(x)``. Cost and errors are as of the method.
+    Short for ``METHODS[method](n_clusters, **parameters).fit(x)``. Cost and errors are those of the method.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) 
         The clusterings: an `Ensemble` or the path of one, or labels ``(n_objects, n_partitions)`` in anything
         that `Ensemble.from_labels` takes.
     n_clusters : int or "auto"
-        Number of clusters. "auto": by `choose_n_clusters`, where the method takes it.
+        Number of clusters. "auto": by `choose_n_clusters`, if the method can choose.
     method : str, default="tree"
         Name of a method in `METHODS`.
     **parameters
@@ -108,16 +108,16 @@ def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) 
 
 
 def as_in_paper(name: str, *arguments: Any, **parameters: Any) -> Any:
-    """Return a method, not fitted, with the parameters that its paper has.
+    """Return a method, not fitted, with the parameters of its paper, to repeat what was published.
 
-    The defaults of bigcons are chosen for results and size; this is for repeating what was published. A paper
-    that leaves a parameter open has our default.
+    The defaults of bigcons are chosen for accuracy and size. If a paper leaves a parameter open, the default
+    stays.
 
     Parameters
     ----------
     name : str
         Name of a method in `METHODS`, or "micro_precision", for the criterion as Wang, Shan and Banerjee
-        define it (their tables are by another).
+        define it (their tables use another).
     *arguments, **parameters
         Number of clusters and parameters of the method; they take precedence over the paper's.
 
@@ -159,16 +159,15 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
     n_clusters : int or "auto", default=8
         Maximum number of clusters. "auto": by `choose_n_clusters`, where the method takes it.
     generator : transformer or None, default=None
-        What makes base labels ``(n_objects, n_partitions)`` of features, and of new ones: an
+        The transformer of features, also of new ones, into base labels ``(n_objects, n_partitions)``: an
         `EnsembleGenerator`, or any transformer of scikit-learn whose columns are labels. None is
-        ``EnsembleGenerator()``. Where that has no ``n_clusters`` and ten or more are asked for here,
-        partitions have 2 to three times as many. Where "auto" finds more than ten, it makes partitions again,
-        for the number found, and chooses again.
+        ``EnsembleGenerator()``. If the generator has no ``n_clusters`` and K clusters are asked for here, ten
+        or more, partitions have 2 to 3 K clusters.
     consensus : str or estimator, default="tree"
         The method: a name in `METHODS` or an estimator such as ``PCC(n_init=3)``, which takes the
         ``n_clusters`` given here.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the generator and the method, where they have none of their own.
+        Seed of the generator and the method, if they have none of their own.
 
     Attributes
     ----------
@@ -181,9 +180,9 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
 
     Notes
     -----
-    ``predict``, ``transform`` and ``score`` exist where the method places new objects: the tree and most.
-    Objects all count the same: there is no ``sample_weight``. Features, labels and results are in memory; for
-    larger data see `bigcons.generate.mixed` and `bigcons.consensus`.
+    ``predict``, ``transform`` and ``score`` exist if the method places new objects, as the tree and most
+    methods do. All objects count the same: there is no ``sample_weight``. Features, labels and results are in
+    memory; for larger data see `bigcons.generate.mixed` and `bigcons.consensus`.
 
     Examples
     --------
@@ -258,8 +257,8 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
     def score(self, X: Any, y: object = None) -> float:  # noqa: ARG002 - scikit-learn's signature
         """Return the mean adjusted Rand index of predicted labels with the base labels of ``X``.
 
-        It compares methods and numbers of clusters of one generator in GridSearchCV without ``scoring``;
-        generators have other base labels, and are compared by a criterion of the features.
+        GridSearchCV without ``scoring`` compares methods and numbers of clusters of one generator by it.
+        Different generators have different base labels; compare them by a criterion of the features.
         """
         check_is_fitted(self)
         value: float = self.consensus_.score(self.generator_.transform(X))
@@ -276,7 +275,7 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Return the memberships ``(n_objects, n_clusters)`` float32 of objects by their features.
 
-        By a method that is not soft, they are 1 in the cluster of an object, if it has one, and else 0.
+        For a method that is not soft, they are 1 for the cluster of an object, if it has one, and else 0.
         """
         check_is_fitted(self)
         labels = self.generator_.transform(X)

@@ -43,11 +43,11 @@ DOUBTFUL, N_LISTED = 0.5, 20
 
 
 class Report:
-    """What to know of a consensus, as tables and as one HTML page.
+    """A report on a consensus, as tables and as one HTML page.
 
     Jupyter shows the page; `save` writes it. Everything is read block by block, in one pass over the labels
-    and one over the features, but what `bigcons.metrics.trust` finds out is held; pictures, if matplotlib is
-    installed, read the memberships again.
+    and one over the features, except that results of `bigcons.metrics.trust` are held in memory; pictures, if
+    matplotlib is installed, read the memberships again.
 
     Parameters
     ----------
@@ -55,22 +55,22 @@ class Report:
         A `Consensus`, the path of one, or a fitted method.
     ensemble
         Its ensemble, or the path of one: adds how the partitions agree with each other, the tree of clusters
-        with the support of its splits, and finds out which labels to trust where the consensus does not say.
+        with the support of its splits, and which labels to trust if the consensus does not say.
     tree
-        What `bigcons.consensus_tree` returned for the ensemble, such as one with p-values; by default the one
-        that the consensus has kept, or one made anew.
+        The result of `bigcons.consensus_tree` for the ensemble, for example with p-values; by default the
+        tree that the consensus has kept, or a new one.
     features
         Any table of the objects, as for `bigcons.metrics.cluster_profiles`: adds what is in each cluster.
-        `bigcons.select` chooses among its columns, and says what is missing; by default, that is what was
-        missing where the partitions of ``ensemble`` were generated.
-        If the objects have ids and the table their column, they are compared.
+        `bigcons.select` chooses among its columns, and says what is missing; by default, the values that
+        counted as missing when the partitions of ``ensemble`` were generated. If the objects have ids and the
+        table has their column, the ids are compared.
     pictures : default=True
         Whether to draw pictures. Without matplotlib there are none.
     memory : default="1GB"
-        Memory for blocks and counts, besides what the process holds. MemoryBudgetError is raised before
-        anything is read if it does not suffice.
+        Memory for blocks and counts, besides what the process holds. If it does not suffice,
+        MemoryBudgetError is raised before anything is read.
     client
-        Engine that weighs the labels, where the consensus does not say which to trust.
+        Engine that finds which labels to trust, if the consensus does not say.
 
     Attributes
     ----------

@@ -35,10 +35,13 @@ class Ensemble(Objects):
     Created by ``from_labels``, ``from_runs``, ``from_long``, ``open`` or ``import_labels``. The labels of
     partition ``u`` are ``0 .. n_clusters[u] - 1`` and encode the original values ``categories[u]``.
 
+    ``ensemble["a"]`` and ``ensemble[["a", "b"]]`` select partitions; a slice, a mask or positions select
+    objects.
+
     An ensemble of soft clusterings, from ``from_memberships``, has memberships
     ``(n_objects, n_base_clusters)`` float32 in place of labels: the real incidence matrix of objects and base
-    clusters. The columns of partition ``u`` begin at ``offsets[u]``; they sum to 1 for an object, or are all
-    0 where it is missing. Methods that work on labels alone refuse it; ``harden`` gives them labels.
+    clusters. The columns of partition ``u`` begin at ``offsets[u]``; for an object they sum to 1, or are all
+    0 if it is missing. Methods that work on labels alone refuse such an ensemble; ``harden`` makes labels.
 
     Attributes: ``n_objects``, ``n_partitions``, ``shape`` (both), ``names`` (of the partitions),
     ``provenance`` (its source and how it was made), ``missing_share`` (of the labels), ``is_soft`` (whether
@@ -114,15 +117,16 @@ class Ensemble(Objects):
         anndata) or .zarr, a folder of such files, a pattern such as ``labels/*.csv``, or a list of paths, all
         of which need the columns that are read.
         ``id`` names the column that identifies the objects, by default the index of a data frame unless it is
-        0, 1, ... in order; ``columns`` and ``drop`` those that are partitions, and ``missing`` which labels
+        0, 1, ... in order; ``columns`` and ``drop`` choose the partitions, and ``missing`` says which labels
         are missing: by default, in every source, empty and blank text, NaN, None, pd.NA, masked entries, the
-        words that pandas reads as missing, and negative numbers. Two negative numbers that seldom mean it,
-        such as hashes, and the number that an unsigned type makes of -1, are refused without ``missing``. See
-        `bigcons.select`. In .csv and .tsv, a column of numbers alone has numbers; elsewhere text stays text.
+        words that pandas reads as missing, and negative numbers. If negative numbers probably do not mean
+        missing labels, such as several different ones that may be hashes, or the number that an unsigned type
+        makes of -1, they are refused without ``missing``. See `bigcons.select`. In .csv and .tsv, a column
+        that has only numbers is numeric; elsewhere text stays text.
 
-        The first line of a .csv or .tsv has the names of the columns unless ``header=False``; with a number
-        in it, ``header`` is needed. A column of text among columns of numbers, and a table that may have a
-        row for each label or a column for each cluster, is refused unless ``columns`` names the partitions.
+        The first line of a .csv or .tsv has the names of the columns unless ``header=False``; if a number is
+        in it, state ``header``. A column of text among columns of numbers, and a table that may have a
+        row for each label or a column for each cluster, are refused unless ``columns`` names the partitions.
 
         Raises InvalidInputError for labels that are neither whole numbers nor text, for an empty or ragged
         matrix, and for a partition without any label.
@@ -394,8 +398,8 @@ class Ensemble(Objects):
     def harden(self, out: StorePath | None = None, *, overwrite: bool = False) -> Ensemble:
         """Return the ensemble of the largest membership in each partition, the lowest cluster on a tie.
 
-        Labels whose clusters win no object do not occur; ``categories`` has the numbers of the others. With
-        ``out``, it is written to a store there, block by block. An ensemble of labels is returned as it is,
+        Clusters that win no object have no label; ``categories`` has the original numbers of the others. With
+        ``out``, the result is written to a store, block by block. An ensemble of labels is returned as it is,
         or saved.
         """
         sources.refuse_inputs(out, self)
@@ -453,8 +457,8 @@ class Ensemble(Objects):
     ) -> Ensemble:
         """Return the ensemble of some partitions, given by names or positions, in that order.
 
-        The objects stay, even those that no partition is left to label, and so do clusters. In memory or,
-        with ``out``, in a store there, written block by block.
+        All objects and clusters stay, even objects that none of these partitions labels. The result is in
+        memory or, with ``out``, in a store, written block by block.
         """
         sources.refuse_inputs(out, self)
         M = self.n_partitions
@@ -516,14 +520,14 @@ class Ensemble(Objects):
     def append_objects(self, labels: Any, *, memory: int | str = "1GB", **selection: Any) -> Ensemble:
         """Append objects, with columns in the order of the partitions or with their names; return ``self``.
 
-        New label values extend the categories. If the objects have ids, new ones need them as well, in the
-        column ``id``, by default the column of the same name, and none may be known: InvalidIdsError is
-        raised. An index that numbers the rows on, as in the rest of a data frame, is no id. ``selection`` is
+        New label values extend the categories. If the objects have ids, the new objects need new ids, in the
+        column ``id``, by default the column of the same name; otherwise InvalidIdsError is raised. An index
+        that continues the row numbers, as in the rest of a data frame, is no id. ``selection`` is
         what `bigcons.select` takes, such as ``id=``, ``drop=`` or ``missing=``. Soft clusterings take a list
         of memberships, one table for each partition, with the same clusters, and ``id=`` alone. A stored
         ensemble must be open with mode "a" and keeps its rows per chunk; other instances that have it open
-        must open it again. It is read and written in blocks within ``memory``, beside the ids, or
-        MemoryBudgetError is raised.
+        must open it again. It is read and written in blocks within ``memory``, which also holds the ids;
+        MemoryBudgetError is raised if that is too little.
         """
         source: sources.Source | SoftSources
         if self.is_soft:
@@ -538,12 +542,12 @@ class Ensemble(Objects):
         """Append partitions of the same objects; return ``self``.
 
         ``labels`` is ``(n_objects, n_new)``, or ``(n_objects,)`` for one partition; for soft clusterings a
-        list of memberships, one table for each new partition. With the ids of the objects in the column
-        ``id``, by default the one of the same name, rows are joined by them: in any order, and objects
-        without a row are missing. InvalidIdsError is raised for an id that is no object; an ensemble without
-        ids takes them from there. Without ids, rows are in the order of the objects. ``selection`` is what
-        `bigcons.select` takes, of soft clusterings ``id=`` alone. A stored ensemble must be open with mode
-        "a", and ``memory`` is as of `append_objects`; labels that are joined by ids are held.
+        list of memberships, one table for each new partition. If a column has the ids of the objects
+        (``id``, by default the one of the same name), rows are joined by them, in any order, and objects
+        without a row are missing. InvalidIdsError is raised for an unknown id; an ensemble without ids takes
+        the ids of the table. Without ids, rows are in the order of the objects. ``selection`` is what
+        `bigcons.select` takes; for soft clusterings, ``id=`` alone. A stored ensemble must be open with mode
+        "a". ``memory`` is as for `append_objects`; labels that are joined by ids are held in memory.
         """
         source: sources.Source | SoftSources
         if self.is_soft:

@@ -62,9 +62,9 @@ def trust(x: Any, labels: Any, *, memberships: Any = None, client: object = None
     its cluster if ``labels`` is a model that knows it. The probability is the membership of the object in its
     cluster if memberships are probabilities. Otherwise it is found by naive Bayes on the base labels of the
     object, from the shares of base clusters in the clusters of the other objects, tempered because partitions
-    of the same data repeat each other. Confidence rests on the ensemble alone: if clusters are not the classes
-    you look for, or all partitions err together, as k-means of overlapping classes does, confidence is too
-    high.
+    of the same data repeat each other. Confidence rests on the ensemble alone: if clusters are not the
+    classes you look for, or all partitions err together, as k-means of overlapping classes does, confidence
+    is too high.
 
     The table ``clusters`` has the columns ``cluster``, its label; ``size``; ``confidence``, the mean of its
     objects; ``stability``, its mean Jaccard index with the same cluster as found by each of two random halves
