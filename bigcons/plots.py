@@ -788,9 +788,10 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
     ``tree`` is the result of `bigcons.consensus_tree`, or a clusterer or Consensus whose number of clusters
     was chosen. The tree is drawn down to ``n_clusters``, by default the number recommended, or 2 if that is
     1. Splits that separate too few objects to count are left out. Every split is at its height, as in
-    ``tree.table()``; splits of equal height, which have no order, are drawn as one split of several sides.
-    The width of a line is its share of the objects; the color of a split and of its sides is its support, of
-    several splits the least. On the right are the clusters, numbered as by ``tree.labels``, with their shares.
+    ``tree.table()``; splits of equal height, which have no order, are drawn as one split of many sides.
+    The width of a line is its share of the objects; the color of a split and of its sides is its support (of
+    several splits, the least). On the right are the clusters, numbered as by ``tree.labels``, with their
+    shares.
 
     Examples
     --------

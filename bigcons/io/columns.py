@@ -63,11 +63,11 @@ def select(
     decimal: str | None = None,
     categorical: Columns | None = None,
 ) -> Any:
-    """Choose which columns of a table to use, the one that identifies its rows, and how it is read.
+    """Choose the columns of a table to use and the one that identifies its rows, and say how to read it.
 
-    The result goes wherever a table goes: into `Ensemble.from_labels`, ``fit`` and ``predict``, the functions
-    of `bigcons.generate`, and so on. Most of these take the first parameters themselves. A choice of a choice
-    replaces what it names.
+    The result may be passed wherever a table may: to `Ensemble.from_labels`, ``fit`` and ``predict``, the
+    functions of `bigcons.generate`, and so on. Most of these also take ``id``, ``columns`` and ``drop``
+    themselves. A second ``select`` of the result replaces the parameters that it names.
 
     Parameters
     ----------
@@ -83,10 +83,10 @@ def select(
     drop : default=None
         Columns to leave out; "index" leaves out the names of rows.
     missing : default=None
-        Which labels or features are missing, besides empty text, NaN, None and masked entries: a value, or a
-        list. Text is missing in addition to the words that pandas reads
-        as missing (NA, null, ...); of labels, numbers are so in place of the negative ones, and ``[]`` is
-        nothing else. By default, the words and, of labels, negative numbers. Blanks around text do not count.
+        Value, or list of values, that mean missing, besides empty text, NaN, None and masked entries. Text is
+        added to the words that pandas reads as missing (NA, null, ...); for labels, numbers replace the
+        negative numbers, and ``[]`` means no other value. By default, the words and, for labels, negative
+        numbers are missing. Blanks around text do not count.
     header : default=None
         Whether the first line of a file of text has the names of the columns. By default it does, but a first
         line with a number in it is refused.
@@ -94,10 +94,10 @@ def select(
         The character between the columns of a file of text, such as ``";"``; the file may then have any
         suffix. By default a comma or, in .tsv, a tab.
     decimal : {".", ","}, default=None
-        What stands before the fractions of features in a file of text. By default a point; numbers such as
-        1,5 are then refused.
+        The decimal separator of features in a file of text. By default a point; numbers such as 1,5 are then
+        refused.
     categorical : default=None
-        Features whose numbers are categories, such as zip codes, and are taken as text is.
+        Features whose numbers are categories, such as zip codes, and are treated like text.
 
     A column is given by its name, or by its number from 0 unless names of the table are numbers. Nothing is
     read here; where the table is opened, a column that does not exist raises UnknownColumnError, and ids that

@@ -413,9 +413,9 @@ class IVC(PassClusterer):
         "partition": random base partitions, as the paper advises. "random": random clusters. Or the clusters
         to start from, 0 to ``n_clusters`` - 1, -1 where there is none; there is one start then.
     n_init : int, default=10
-        Number of starts, on at least 4,096 objects; the best is kept. Instead of from base partitions,
-        ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
-        labels, start from k-means in the spectral embedding of `HBGF`, ``n_init`` times.
+        Number of starts, on at least 4,096 objects; the best is kept. Ensembles of many small base clusters,
+        or of so many partitions that the sample has above 4 million labels, start from k-means in the
+        spectral embedding of `HBGF` instead, ``n_init`` times.
     max_iter : int, default=100
         Maximum number of passes.
     tol : float, default=1e-6
@@ -500,9 +500,9 @@ class IPVC(IVC):
         "partition": random base partitions, as the paper advises. "random": random clusters. Or the clusters
         to start from, 0 to ``n_clusters`` - 1, -1 where there is none; there is one start then.
     n_init : int, default=10
-        Number of starts, on at least 4,096 objects; the best is kept. Instead of from base partitions,
-        ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
-        labels, start from k-means in the spectral embedding of `HBGF`, ``n_init`` times.
+        Number of starts, on at least 4,096 objects; the best is kept. Ensembles of many small base clusters,
+        or of so many partitions that the sample has above 4 million labels, start from k-means in the
+        spectral embedding of `HBGF` instead, ``n_init`` times.
     max_iter : int, default=100
         Maximum number of passes.
     tol : float, default=1e-6
@@ -566,9 +566,9 @@ class IPC(IVC):
         "partition": random base partitions, as the paper advises. "random": random clusters. Or the clusters
         to start from, 0 to ``n_clusters`` - 1, -1 where there is none; there is one start then.
     n_init : int, default=10
-        Number of starts, on at least 4,096 objects; the best is kept. Instead of from base partitions,
-        ensembles of many small base clusters, or of so many partitions that the sample has above 4 million
-        labels, start from k-means in the spectral embedding of `HBGF`, ``n_init`` times.
+        Number of starts, on at least 4,096 objects; the best is kept. Ensembles of many small base clusters,
+        or of so many partitions that the sample has above 4 million labels, start from k-means in the
+        spectral embedding of `HBGF` instead, ``n_init`` times.
     max_iter : int, default=100
         Maximum number of passes.
     tol : float, default=1e-6

@@ -193,9 +193,9 @@ class CCC(Alternating):
     max_iter : int, default=100
         Maximum number of sweeps over the partitions in a start.
     n_init : int, default=10
-        Number of starts, each from the clusters of one partition: those of ``n_clusters`` clusters first,
-        then of more, then of fewer, in random order. The best objective is kept. Ensembles of many small base
-        clusters start once, from the groups of `CCSVD`, by as many starts of k-means.
+        Number of starts, each from the clusters of one partition: first partitions of ``n_clusters``
+        clusters, then of more, then of fewer, in random order. The best objective is kept. Ensembles of many
+        small base clusters start once, from the groups of `CCSVD`, with as many starts of k-means.
     weights : array of shape (n_partitions,) or None, default=None
         Numbers >= 0 by which each partition counts in the votes and in the mean similarities; 0 leaves it
         out. None: all count the same.
@@ -215,23 +215,23 @@ class CCC(Alternating):
     labels_ : (n_objects,) int32, -1 for objects without any label
     memberships_ : (n_objects, n_clusters) float32, votes divided by their number
     meta_clusters_ : (n_base_clusters,) int64
-        The meta-cluster of every base cluster; -1 for those unmatched because their partition has more than
-        ``n_clusters``. These vote, for the most similar meta-cluster, only for objects without other votes;
-        of many small base clusters, for all.
-        -1 also at weight 0 or, of soft clusterings, without any memberships.
+        The meta-cluster of every base cluster; -1 if it is unmatched because its partition has more than
+        ``n_clusters``, has weight 0 or, in soft clusterings, has no memberships. Unmatched base clusters vote
+        for the most similar meta-cluster, but only for objects without other votes; if base clusters are many
+        and small, for all objects.
     objective_ : sum over base clusters of their mean similarity to clusters of other partitions in their
         meta-cluster
-    converged_ : whether a sweep of the best start changed nothing; if none did, its best sweep is kept
+    converged_ : whether a sweep of the best start changed nothing; otherwise its best sweep is kept
     start_objectives_ : the objective of every start
     history_ : the objective, one entry
 
     Notes
     -----
     A reconstruction from the paper's abstract. Partitions are matched in turn by the Hungarian method, each
-    against the latest groups of the others. Of partitions of hundreds of clusters few are matched; where they
-    have only some objects each, `CCU` and `CCSVD` serve. A missing label is in no base cluster and casts no
-    vote. Of soft clusterings, the vectors of base clusters and the votes are memberships. Three passes; O(n
-    M^2 + n M K) time, O(B K) a sweep and O(B) for each base cluster that moves, of B; O(B^2) memory.
+    against the latest groups of the others. In partitions of hundreds of clusters few clusters are matched;
+    if they have a few objects each, use `CCU` or `CCSVD`. A missing label is in no base cluster and casts
+    no vote. In soft clusterings, the vectors of base clusters and the votes are memberships. Three passes;
+    O(n M^2 + n M K) time, O(B K) a sweep and O(B) for each of the B base clusters that moves; O(B^2) memory.
 
     References
     ----------

@@ -171,15 +171,15 @@ class EAC(Evidence):
 
     Notes
     -----
-    Works on the U distinct rows, weighted by their objects: this gives the dendrogram of all objects, up to
-    the order of ties, since no row is nearer to an object than one equal to its own. Two passes over the
-    labels. Single linkage takes O(U M) memory and O(U^2 M) time on one core, a second for 10,000 rows. The
-    others take 4 U^2 bytes (.4 GB for 10,000 rows, 14.4 GB for 60,000, 40 GB for 100,000), refused above
-    ``memory``, and O(U^2 M) time, pairs counted on all workers. Average linkage of base clusters so small
-    that the pairs in them take less, 40 bytes each, takes that, and time in proportion: 100,000 objects in 20
-    partitions of 33,333 clusters 4 s and .3 GB. `EACGroups` takes any number of objects. With
-    missing labels, equal rows might not be the first to merge with weights="local"; here they do all the
-    same. The latter takes one pass more, O(n M^2) time, to count the overlaps of base clusters.
+    The method works on the U distinct rows, weighted by their objects: this gives the dendrogram of all
+    objects, up to the order of ties, since no row is nearer to an object than a row equal to its own. Two
+    passes over the labels. Single linkage takes O(U M) memory and O(U^2 M) time on one core, a second for
+    10,000 rows. The others take 4 U^2 bytes (.4 GB for 10,000 rows, 14.4 GB for 60,000, 40 GB for 100,000),
+    refused above ``memory``, and O(U^2 M) time, with pairs counted on all workers. If base clusters are so
+    small that the pairs in them take less memory, at 40 bytes each, average linkage takes that, and time in
+    proportion, as for 100,000 objects in clusters of three. `EACGroups` takes any number of objects.
+    weights="local" takes one more pass, in O(n M^2) time, to count the overlaps of base clusters; equal rows
+    merge first, also with missing labels.
 
     References
     ----------
@@ -286,10 +286,10 @@ class EACAverage(Evidence):
 
     Notes
     -----
-    4 U^2 bytes for U distinct rows, .4 GB for 10,000, and O(U^2 M) time, pairs counted on all workers; or 40
-    bytes for each pair in each base cluster, and time in proportion, if that is less: clusters in the
-    thousands, such as n / 3, are found in time linear in the objects. Of more than ``memory`` holds,
-    `EACGroups` is the choice.
+    Takes 4 U^2 bytes for U distinct rows, .4 GB for 10,000, and O(U^2 M) time, with pairs counted on all
+    workers; or 40 bytes for each pair in each base cluster, and time in proportion, if that is less. So very
+    many small clusters, such as n / 3, are found in time linear in the objects. If neither fits in
+    ``memory``, use `EACGroups`.
 
     References
     ----------
@@ -314,9 +314,10 @@ class EACAverage(Evidence):
 class EACGroups(ConsensusTree):
     """Evidence accumulation with average linkage of groups of objects, for any number of objects.
 
-    `EACAverage` of the groups that `ConsensusTree` merges, by its tree of average link with all base clusters
-    counted alike: of two groups the agreements of all their pairs, divided by the partitions that label both
-    objects of a pair, summed over all pairs. All objects are then placed as by that method.
+    `EACAverage` of the groups that `ConsensusTree` merges, by its tree of average link with equal weights of
+    base clusters: the similarity of two groups is the number of agreements over all pairs of their objects,
+    divided by the number of partitions that label both objects, summed over these pairs. All objects are then
+    placed as by `ConsensusTree`.
 
     Parameters
     ----------
@@ -345,9 +346,9 @@ class EACGroups(ConsensusTree):
 
     Notes
     -----
-    An approximation that leaves out what the exact method makes clusters of first: single objects and small
-    groups of them, of which average link of all objects has many where labels are noisy. Where classes are
-    clear, both give the same clusters. Time and memory are as of `ConsensusTree`, linear in the objects.
+    An approximation that leaves out the single objects and small groups of which average link of all objects
+    first makes clusters if labels are noisy. If classes are clear, both give the same clusters. Time and
+    memory are those of `ConsensusTree`, linear in the objects.
 
     References
     ----------
@@ -624,16 +625,16 @@ class Furthest(ConsensusClusterer):
     Attributes
     ----------
     labels_ : (n_objects,) int32, -1 for objects without any label
-    centers_ : ``(n_clusters_,)`` int64, the object at the center of each cluster; with a single one, its seed
+    centers_ : ``(n_clusters_,)`` int64, the object at the center of each cluster; of a single one, its seed
     objective_ : disagreements with the partitions
     n_clusters_, n_passes_ : number of clusters found; passes over the labels for the centers
     history_ : the number of clusters and the objective after each center
 
     Notes
     -----
-    Of equally similar pairs that of the lowest objects is taken, and objects join the older center. One pass
-    per center, each O(n M), with 12 bytes an object in memory; before that two passes and, for U distinct
-    rows and init="exact", O(U^2 M) time on all workers. Counting disagreements takes O(B k) memory.
+    Of equally similar pairs, the one of the first objects is taken, and objects join the earlier center. One
+    pass per center, each O(n M), with 12 bytes an object in memory; before that two passes and, for U
+    distinct rows and init="exact", O(U^2 M) time on all workers. Counting disagreements takes O(B k) memory.
 
     References
     ----------

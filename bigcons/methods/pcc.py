@@ -106,10 +106,9 @@ class PCC(ConsensusClusterer):
         Bregman divergence ``d``. Over all pairs "l2" is solved at any size; the others as pairs="dense", for
         up to 2,048 objects.
     pairs : {"all", "dense"}, float, PairTable or path-like, default="all"
-        "all": every pair, in one pass over the labels per iteration, without forming any pair. A share such
-        as 0.25e-3: that share of the pairs, drawn uniformly. A PairTable or its path: the pairs it holds;
-        Parquet of up to 1 GB is read into memory.
-        "dense": every pair, one by one, for small data.
+        "all": every pair, in one pass over the labels per iteration, without forming any pair. "dense": every
+        pair, one by one, for small data. A share such as 0.25e-3: that share of the pairs, drawn uniformly.
+        A PairTable or its path: the pairs in it; Parquet of up to 1 GB is read into memory.
     solver : {"auto", "all", "heap", "blocked"}, default="auto"
         "all" for pairs="all"; for other pairs "heap" (the paper's Algorithm 1 on one core, with the pairs in
         memory) or "blocked" (the same within blocks of objects, on all cores or workers, with the pairs read
@@ -123,10 +122,10 @@ class PCC(ConsensusClusterer):
         Largest KKT gap at convergence, relative to the mean weight ``sum_j N_ij`` of an object. 0 runs to
         ``max_iter``.
     n_init : int, default=1
-        Number of starts. The first is the clusters of a tree, the others random memberships, which often end
-        at a lower objective, but at labels that are no better. All are solved on a sample of 2,048 objects;
-        that of the lowest objective is extended to all objects, over all pairs by "l2" first to 16,384, or
-        one in 64.
+        Number of starts. The first is from the clusters of a tree, the others from random memberships, which
+        often end at a lower objective, but at labels that are no better. All starts are solved on a sample of
+        2,048 objects; the one of the lowest objective is extended to all objects (over all pairs by "l2",
+        first to 16,384 objects or one in 64).
     weights : "entropy", array of shape (n_partitions,) or None, default=None
         Weights of the partitions, for pairs="all" and "l2": numbers >= 0 by which each partition counts in
         ``c_ij`` and ``N_ij``, as if it occurred that many times. None: all count the same. "entropy": the
@@ -153,15 +152,15 @@ class PCC(ConsensusClusterer):
     has_structure_ : whether some number of clusters stands out, None where that is not known: see
         `ConsensusTree`
     weights_ : (n_partitions,) float64, the weights of the partitions; for pairs="all" and "l2"
-    objective_ : the objective. For pairs="all" without its constant, which for "l2" is
+    objective_ : the objective; for pairs="all" without its constant, which for "l2" is
         ``sum c_ij^2 / N_ij``. With another divergence over all pairs, ``sum c_ij d(1, p_ij) + (N_ij - c_ij)
-        d(0, p_ij)`` by the probabilities ``p_ij``; for "kl" this is the negative log-likelihood
+        d(0, p_ij)`` of the probabilities ``p_ij``; for "kl" this is the negative log-likelihood
     gap_ : largest relative KKT gap measured, the quantity that ``tol`` bounds
     n_passes_ : number of passes; for the heap, of stretches of steps
     converged_ : whether ``gap_ <= tol``
     history_ : one list per quantity, with one entry per pass
-    start_objectives_ : objective of every start on the sample, that from the tree first; of the uniform
-        start, the final one
+    start_objectives_ : objective of every start on the sample, first the start from the tree; for the
+        uniform start, the final objective
 
     Notes
     -----
@@ -170,12 +169,12 @@ class PCC(ConsensusClusterer):
     documentation has the cost of the other solvers, and tells which parameters apply to which.
 
     K clusters of any sizes join at least 1 / K of the pairs. If the labels join far fewer, the model tends
-    to clusters of equal size; a ConsensusWarning says so. If the partitions have at most half
-    as many clusters as the consensus, it merges clusters; a ConsensusWarning says so.
+    toward clusters of equal size. If the partitions have at most half as many clusters as the consensus, it
+    merges clusters. A ConsensusWarning says so in either case.
 
     ``predict`` and ``predict_proba`` give each new object its best membership given all fitted objects, over
-    all pairs and by the squared divergence. Fitted objects mostly get their own label again, if they were
-    solved over all pairs.
+    all pairs and by the squared divergence. If they were solved over all pairs, most fitted objects get
+    their own label again.
 
     References
     ----------
