@@ -1,4 +1,9 @@
-"""bigcons: consensus clustering for data bigger than memory.
+"""bigcons: consensus clustering for data larger than memory.
+
+`consensus` combines given clusterings, an `Ensemble`, into one; `generate.mixed` makes an ensemble from
+features; `choose_n_clusters` and `consensus_tree` find the number of clusters; `metrics`, `plots` and
+`Report` describe the result. ``METHODS`` maps names to the classes of all methods. The documentation begins
+with "Quickstart".
 
 Public names are imported when they are first used, so that ``import bigcons`` stays light.
 """

@@ -355,8 +355,8 @@ def average_criterion(
 
     Each value compares the objects that both the partition and ``labels`` label; partitions without such an
     object are left out. One pass over the ensemble; memory for ``n_clusters`` by ``n_base_clusters`` counts
-    per task, or those above zero if that is more than there are labels. Raises InvalidInputError if the
-    lengths differ or no object is labeled in both.
+    per task, or for the nonzero counts alone if that is more than there are labels. Raises InvalidInputError
+    if the lengths differ or no object is labeled in both.
 
     Examples
     --------
@@ -370,18 +370,18 @@ def average_criterion(
 
 
 def cluster_names(x: Any, labels: Any, *, client: object = None) -> dict[Any, str]:
-    """Return a name of each cluster: the label in text that its objects have most often, in all partitions.
+    """Return a name for each cluster: the text label that its objects have most often, in all partitions.
 
-    For partitions that share names, such as cell types by several annotators. Of clusters with the same name
-    those after the first get a number: "T cell", "T cell 2". Of names as frequent, the first in alphabetical
-    order counts. Partitions whose labels are numbers count for nothing.
+    Use it for partitions that share names, such as cell types by several annotators. Clusters with the same
+    name get a number after the first: "T cell", "T cell 2". Of equally frequent names, the first in
+    alphabetical order counts. Partitions whose labels are numbers are ignored.
 
     Parameters
     ----------
     x
         An ensemble, or anything `Ensemble.from_labels` takes.
     labels
-        ``(n_objects,)``, as in `contingency`: its labels are the keys of what is returned.
+        ``(n_objects,)``, as in `contingency`. These labels are the keys of the result.
     client
         Engine.
 

@@ -56,9 +56,8 @@ def count(x: Any, i: Any, j: Any, *, memory: int | str = "1GB", client: object =
     table if no partition labels both objects.
 
     Labels that fit in ``memory`` are held; larger stored ensembles are read tile by tile, with two row blocks
-    for each task in flight within ``memory``. Pairs are not included: they need 30 bytes each besides the
-    labels, then 60 each and 40 per object without them, and 12 each in the table. O(n_pairs n_partitions)
-    time.
+    for each task in flight. Pairs come on top of ``memory``: 30 bytes each while the labels are held, then 60
+    bytes each and 40 bytes per object, and 12 bytes each in the table. O(n_pairs n_partitions) time.
 
     Examples
     --------
@@ -247,10 +246,10 @@ def sample(
     which is returned open. ``memory`` is the budget of the process; at least half of it is for pairs and
     labels.
 
-    ``tiles`` chooses the pairs to draw from. None: all, as `sample_pairs` does, with the table in memory. A
-    number: tiles of a grid of row blocks, each block with itself and that many others, written directly to
-    ``out`` within ``memory``. "auto": 8 if the table goes to ``out`` and would exceed
-    ``memory`` before it is written, else None.
+    ``tiles`` chooses the pairs to draw from. None: all pairs, as in `sample_pairs`, with the table in memory.
+    A number: pairs within tiles of a grid of row blocks, each block with itself and that many others, written
+    directly to ``out`` within ``memory``. "auto": 8 if the table goes to ``out`` and would not fit in
+    ``memory``, else None.
 
     Repeating a call returns the table at ``out``; other parameters or labels raise StoreExistsError, unless
     ``overwrite``. Raises MemoryBudgetError if a table not drawn in tiles would exceed the budget.

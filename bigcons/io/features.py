@@ -118,21 +118,21 @@ class Scaling:
 
 @dataclass
 class FeatureEncoding:
-    """What each column of a table of features becomes; the same for the rows it was learned of and new ones.
+    """What each column of a table of features becomes, in the rows it was learned from and in new ones.
 
     Attributes
     ----------
     columns
         What each column of the table becomes.
     is_named
-        Whether the table has names of its columns, by which new rows are read in any order of columns.
+        Whether the columns have names, so that new rows may have them in any order.
     scaling
-        How the columns of numbers are scaled; None until they have been measured.
+        How numeric columns are scaled; None until they have been measured.
     id_name
         The column that identifies the objects, which is no feature.
     names, starts
-        Names of the columns of numbers; the first one of each column, and their number,
-        ``(n_columns + 1,)`` int64.
+        Names of the numeric columns that result; the number of the first one that each column becomes, and at
+        the end their count, ``(n_columns + 1,)`` int64.
     is_plain
         Whether all columns are numbers, each of which becomes one.
 

@@ -162,7 +162,8 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         The transformer of features, also of new ones, into base labels ``(n_objects, n_partitions)``: an
         `EnsembleGenerator`, or any transformer of scikit-learn whose columns are labels. None is
         ``EnsembleGenerator()``. If the generator has no ``n_clusters`` and K clusters are asked for here, ten
-        or more, partitions have 2 to 3 K clusters.
+        or more, partitions have 2 to 3 K clusters. Where "auto" finds more than ten, it makes partitions
+        again, for the number found, and chooses again.
     consensus : str or estimator, default="tree"
         The method: a name in `METHODS` or an estimator such as ``PCC(n_init=3)``, which takes the
         ``n_clusters`` given here.

@@ -174,10 +174,10 @@ class Ensemble(Objects):
         out, overwrite, memory
             Where to store the ensemble, and the memory to use for it. By default it is in memory.
 
-        Entries with ids, such as the index of a column, are joined by them; objects stand as they first
-        occur, and are missing in runs that do not have them. Other entries have a label for each object.
-        Raises InvalidInputError for entries of different length, and for a single run. Memory: the codes
-        of all runs or, with ``out``, of one at a time.
+        Entries with ids, such as the index of a column, are joined by them; objects are in the order in which
+        they first occur, and missing in runs that do not have them. Entries without ids have a label for each
+        object. Raises InvalidInputError for entries of different length, and for a single run. The codes of
+        all runs are in memory or, with ``out``, the codes of one run at a time.
 
         Examples
         --------

@@ -114,8 +114,8 @@ class Generator:
     centers
         Sets of centers, and the cluster of each center in the partitions of its set: see `Centers`.
     reach
-        The mean squared distance to its nearest centers within which 99 % of the first rows are, by the sets
-        that did not see them, if there are such.
+        The mean squared distance to the nearest centers that 99 % of the first rows do not exceed, measured
+        by sets of centers that were made without the row, if there are such.
 
     Examples
     --------
@@ -146,12 +146,12 @@ class Generator:
     def assign(self, features: Any, *, id: Column | None = None) -> Assigned:
         """Return the base labels of new rows, and which are far from their centers.
 
-        ``features`` is any table with the columns that the ensemble was made of, in any order if they have
-        names, as they were then: nothing is scaled or encoded by hand. A text that did not occur then counts
-        as no category. Every partition labels every row, by the nearest of its centers, except rows without a
-        known value in any column. Warnings say how many rows have new text, and how many have no value.
-        Raises InvalidInputError for missing columns, and for a column of another kind. O(n_objects B width)
-        for B centers in all.
+        ``features`` is any table with the columns of which the ensemble was made, in any order if they have
+        names, with values as they were then: do not scale or encode them. Text that did not occur is treated
+        as different from all text that did. Every partition labels every row by the nearest of its centers,
+        except rows without a known value in any column. Warnings count the rows of either kind. Raises
+        InvalidInputError for missing columns, and for a column of another kind. O(n_objects B width) time for
+        B centers in all.
         """
         rows = NewRows(self.open(features, id=id), self.encoding.scaling)
         parts = [*map(self.task(), rows)]

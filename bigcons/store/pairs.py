@@ -127,10 +127,11 @@ class PairTable(Objects):
 
     @classmethod
     def open(cls, path: StorePath, *, n_objects: int | None = None) -> PairTable:
-        """Open the table stored at ``path``, of which nothing but the head is read.
+        """Open the table stored at ``path``; only its head is read.
 
-        A Parquet file of pairs, or a folder of them, of ``n_objects``, is read into memory by `from_table`,
-        as many as a file of `to_parquet` states; `import_pairs` stores them.
+        A Parquet file of pairs, or a folder of them, is read into memory by `from_table`. ``n_objects`` is
+        then the number of objects, by default the one that a file of `to_parquet` states. `import_pairs`
+        stores such files.
 
         Raises StoreNotFoundError if there is no table, CorruptStoreError if it is damaged and
         InvalidPairsError if a Parquet file does not have the columns of `bigcons.disk.schema.PAIR_COLUMNS`.
