@@ -74,7 +74,7 @@ class MethodInfo(NamedTuple):
     soft: bool = False
     """Whether it sets ``memberships_``."""
     missing: str = "native"
-    """Its treatment of missing labels: "native", "c/N", "c/N or c/M"."""
+    """Missing labels: left out ("native"), or out of the denominator of the co-association ("c/N") or not."""
     out_of_core: bool = True
     distributed: bool = True
     soft_input: bool = False

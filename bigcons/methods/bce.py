@@ -68,16 +68,15 @@ class BCE(PassClusterer):
         there are enough clusters) and spread one tenth evenly; alpha is 0.5. "random": alpha and beta are
         drawn as in the authors' code, which needs more starts.
     update_alpha : bool, default=True
-        Whether the Dirichlet prior of the proportions is estimated; otherwise it keeps its first value. On
-        clean ensembles it tends to 0, where every object belongs to one cluster; it is kept above 0.001.
-        Where objects have only a few, noisy labels, the bound may be highest at a large alpha, for which all
-        objects are alike: then keep it (1,000 planted objects, 20 partitions, nine tenths missing: adjusted
-        Rand index .42 without the update, 0 with it).
+        Whether alpha, the Dirichlet prior of the proportions, is estimated; otherwise it keeps its first
+        value. On clean ensembles alpha tends to 0, where every object belongs to one cluster; it is kept
+        above 0.001. If objects have only a few, noisy labels, the bound may be highest at a large alpha, for
+        which all objects are alike: then pass False.
     smoothing : float, default=1e-6
         Added to every expected label count, so that no probability is zero.
     relaxation : float, default=1.7
-        The step from the parameters to the maximum of the M-step is made so many times as long, from 1, the
-        paper's plain EM, to 1.9, once a pass gains less than a thousandth of the objective.
+        Factor by which a step exceeds the step to the maximum of the M-step, from 1, the paper's plain EM, to
+        1.9, once a pass gains less than a thousandth of the objective.
     max_iter : int, default=500
         Maximum number of passes.
     tol : float, default=1e-6
@@ -107,9 +106,9 @@ class BCE(PassClusterer):
     O(n M K) time for every step of the fixed point of gamma, up to 100 of them a pass but few once gamma has
     settled; memory O(B K), and 8 n K bytes for gamma, which is carried from pass to pass. The authors
     reinitialize gamma in every pass, which can lower the bound. Steps beyond the maximum of the M-step are
-    made only where the bound still rises (over-relaxed EM); they save a third of the passes and lead to the
-    same optima as plain EM. A start that has settled on the sample continues on all objects with a tenth of
-    its label probabilities spread evenly over the labels.
+    taken only if the bound still rises (over-relaxed EM); they save about a third of the passes and lead to
+    the same optima as plain EM. A start that has settled on the sample continues on all objects with a tenth
+    of its label probabilities spread evenly over the labels.
 
     `bigcons.federated` fits the same model to objects, or partitions, of sites that keep their labels.
 
@@ -400,7 +399,7 @@ class GibbsBCE(ConsensusClusterer):
     burn_in : int, default=100
         Number of sweeps before the first sample.
     n_samples : int, default=100
-        Number of sweeps after them, each of which is a sample.
+        Number of sweeps after the burn-in, each of which is a sample.
     alpha : float or "auto", default="auto"
         Parameter of the Dirichlet prior of the proportions, which counts like ``alpha`` labels in each
         cluster. The paper gives no value. 1, which is uniform, outweighs the labels of objects that have few:
@@ -664,9 +663,9 @@ class MixtureModel(PassClusterer):
         there are enough clusters) and spread one tenth evenly. "dirichlet": drawn at random, as in the paper.
     background : bool, default=True
         Whether to add a component for objects that fit no cluster, whose label distributions are fixed at
-        those of all objects. Our addition: where some objects are much noisier than the rest, the likelihood
-        of the paper's model gives them a cluster of their own and merges two true ones instead (six planted
-        clusters: adjusted Rand index .85 without, .98 with). False is the paper's model.
+        those of all objects. False is the paper's model. If some objects are much noisier than the rest, the
+        likelihood of that model is highest if they have a cluster of their own and two true clusters are
+        merged.
     max_iter : int, default=500
         Maximum number of passes.
     n_init : int, default=10

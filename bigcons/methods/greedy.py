@@ -51,15 +51,13 @@ class GreedyANMI(ConsensusClusterer):
     n_clusters : int, default=8
         Maximum number of clusters.
     init : "best" or array of shape (n_objects,), default="best"
-        "best": base partitions. Or labels (n_objects,) to start from, such as another method's consensus, -1
-        of objects that no partition labels; without a temperature the sweeps only raise its ANMI. Objects not
-        in the ``n_clusters`` largest clusters of a base partition first join the nearest cluster.
+        "best": the base partition of highest ANMI; objects outside its ``n_clusters`` largest clusters first
+        join the nearest cluster. Or labels (n_objects,) to start from, such as another method's consensus, -1
+        for objects that no partition labels; without a temperature the sweeps only raise its ANMI.
     temperature : float, default=0.0
         Simulated annealing: the first sweeps move objects to any cluster with probability proportional to
-        ``exp(gain / T)``, with the gain in ANMI times objects, so that 1 is high. T falls linearly from
-        ``temperature`` to 0 over 20 sweeps; the sweeps that follow are greedy. On six planted
-        ensembles of 1,000 objects and 20 partitions 0.2 ended higher than 0 by 0.013 or more in three, and
-        within 0.0002 in the others; 0.4 and 0.8 ended lower by up to 0.02 in some.
+        ``exp(gain / T)``, with the gain in ANMI times objects, so that 1 is high; try 0.2. T falls linearly
+        from ``temperature`` to 0 over 20 sweeps; the sweeps that follow are greedy.
     max_iter : int, default=100
         Maximum number of sweeps.
     resume : bool, default=True
@@ -276,8 +274,8 @@ class BEST(ConsensusClusterer):
         "van_dongen" or "variation_of_information". Distances are minimized, the others maximized.
     unlabeled : {"nearest", "missing"}, default="nearest"
         What happens to objects that other partitions label but the winner does not: "nearest" assigns them to
-        the nearest cluster center, over the partitions that label them, "missing" leaves them -1. The
-        center of a cluster holds the share of its objects in every base cluster.
+        the nearest cluster center, by the partitions that label them, and "missing" gives them -1. The center
+        of a cluster has the share of its objects in every base cluster.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -443,11 +441,11 @@ class Supra(ConsensusClusterer):
 
     Notes
     -----
-    Costs the sum of the methods, and a pass for each consensus to score it. It runs out of core if its
-    members do: of the default ones HGPA does as "hgpa(objective=laplacian)". If a method refuses the
-    ensemble (for its size, say), so does this one, rather than silently leave it out; the authors' code drops
-    CSPA above 1,000 objects, which the spectral CSPA here makes unnecessary. Objects that a member leaves
-    without a label count against it.
+    It costs the sum of its members, and a pass for each consensus to score it. It runs out of core if its
+    members do; for HGPA among the defaults, use "hgpa(objective=laplacian)". If a member refuses the
+    ensemble, for example for its size, so does this method, rather than leave the member out silently. (The
+    authors' code drops CSPA above 1,000 objects, which the spectral CSPA makes unnecessary.) Objects that a
+    member leaves without a label count against it.
 
     References
     ----------

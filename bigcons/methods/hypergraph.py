@@ -126,15 +126,15 @@ class CSPA(GraphClusterer):
         the clusters free. "metis" (needs pymetis): the paper's balanced cut of the graph of all pairs, for a
         few thousand objects; it splits clusters of uneven sizes.
     normalize : {"observed", "all"}, default="observed"
-        With missing labels, the denominator of the co-association: "observed", the partitions that label both
-        objects; "all", as in the authors' code, which takes a missing label for a disagreement. The spectral
-        form replaces the former by ``m_i m_j / M``, its expectation when labels are missing independently,
-        because the exact ratio does not factorize. The two are the same without missing labels.
+        The denominator of the co-association: "observed", the partitions that label both objects; "all", all
+        partitions, as in the authors' code, so that a missing label is a disagreement. The spectral form
+        replaces the number of the former by ``m_i m_j / M``, its expectation when labels are missing
+        independently, because the exact ratio does not factorize. Without missing labels, both are the same.
     weights : {"local"}, array of shape (n_partitions,) or None, default=None
         For the spectral form, numbers >= 0 by which each partition counts, as if it occurred that many
-        times; 0 leaves it out. None: all count the same. "local": of the locally weighted co-association of
+        times; 0 leaves it out. None: all count the same. "local": the locally weighted co-association of
         Huang, Wang and Lai (2018), in which a base cluster joins its objects by its reliability, as for
-        `HBGF`; ``normalize`` says the denominators.
+        `HBGF`, with the denominators of ``normalize``.
     resume : bool, default=True
         Whether a repeated call finds its finished result at ``out``.
     random_state : int, RandomState, Generator or None, default=None
@@ -294,12 +294,12 @@ class HGPA(GraphClusterer):
     n_clusters : int or "auto", default=8
         Number of clusters. "auto": by `bigcons.choose_n_clusters`.
     objective : {"auto", "km1", "cut", "laplacian"}, default="auto"
-        What is minimized. "cut" and "km1" (need mtkahypar) are of a balanced cut of the hypergraph into k
-        parts: "cut" counts a hyperedge once if it is cut, as in the paper's text; "km1" counts it once for
-        every part it is in beyond the first. "laplacian": not the paper's method but a relaxation of another,
-        the normalized hypergraph Laplacian of Zhou, Huang and Schölkopf (2006) and k-means; it rewards
-        hyperedges that are nearly whole, leaves the sizes of the clusters free, and runs out of core.
-        "auto": "km1" where Mt-KaHyPar is installed; elsewhere "laplacian", with a warning.
+        The objective to minimize. "cut" and "km1" (need mtkahypar) cut the hypergraph into k balanced parts:
+        "cut" counts a hyperedge once if it is cut, as in the paper's text; "km1" counts it once for every
+        part it is in beyond the first. "laplacian" is not the paper's method, but the normalized hypergraph
+        Laplacian of Zhou, Huang and Schölkopf (2006) with k-means; it rewards hyperedges that are nearly
+        whole, leaves the sizes of the clusters free, and runs out of core. "auto": "km1" if Mt-KaHyPar is
+        installed; otherwise "laplacian", with a warning.
     edge_weight : {"unit", "size"}, default="unit"
         "unit": all hyperedges count the same, as in the paper's text. "size": each counts by its number of
         objects, as in the authors' code.
