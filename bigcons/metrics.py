@@ -484,10 +484,11 @@ def pac(x: Any, *, n_objects: int = 1000, random_state: SeedLike = 0) -> float:
     """Return the proportion of ambiguous clustering, from 0 to 1: pairs of which partitions disagree.
 
     That is the share of the pairs of objects whose co-association, the share of the partitions labeling both
-    that join them, is above 0.1 and at most 0.9: the rise of the consensus CDF between them (Șenbabaoğlu,
-    Michailidis and Li 2014). It compares ensembles whose partitions all have one number of clusters;
-    partitions of many numbers disagree by design. Independent labels of many clusters have few ambiguous
-    pairs, too, as nearly all are apart: whether clusters are real, `bigcons.choose_n_clusters` tells.
+    that join them, is above 0.1 and at most 0.9: the rise of the consensus CDF between these values
+    (Șenbabaoğlu, Michailidis and Li 2014). Use it to compare ensembles whose partitions all have the same
+    number of clusters; partitions with different numbers disagree by design. Independent labels in many
+    clusters also have few ambiguous pairs, since nearly all pairs are apart: to see whether clusters are
+    real, use `bigcons.choose_n_clusters`.
 
     ``x`` is an ensemble of labels, or anything `Ensemble.from_labels` takes; of more than ``n_objects``
     objects, a random sample. O(n_objects^2 n_partitions) time, O(n_objects^2) memory. Raises
@@ -517,9 +518,9 @@ def partition_agreement(x: Any) -> pa.Table:
 
     The table has the columns ``partition``, its name; ``n_clusters``; ``n_labeled``, its objects with a
     label; ``coverage``, their share; ``agreement``, its mean adjusted Rand index with the other partitions,
-    near 0 if it is random; ``redundancy``, its largest; and ``most_alike``, the partition that has it.
-    Agreement is of at most 2,048 sampled objects and, of more than a thousand partitions, with some of the
-    others; null where no two partitions label the same.
+    near 0 if it is random; ``redundancy``, its largest index with another; and ``most_alike``, the name of
+    that one. Agreement is measured on at most 2,048 sampled objects and, if there are more than a thousand
+    partitions, with some of the others; it is null for a partition that labels no object in common with them.
 
     ``x`` is an ensemble of labels, or anything `Ensemble.from_labels` takes; `Ensemble.select` chooses
     among its partitions.
@@ -1108,27 +1109,28 @@ class ClusterProfiles(NamedTuple):
 
 
 def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -> ClusterProfiles:
-    """Return what is in each cluster, by columns of any table of its objects.
+    """Return what is in each cluster, by the columns of any table of its objects.
 
     The table ``numbers`` has the columns ``cluster``; ``feature``; ``n``, how many objects have a value;
-    ``mean`` and ``std`` of them; ``overall``, the mean of the objects of all clusters; and ``difference``,
-    the mean minus that in standard deviations of all objects. The table ``categories`` has the three most
-    frequent texts of each cluster: ``cluster``, ``feature``, ``category``, its ``share`` of the objects of
-    the cluster that have a value, its share ``overall``, and its ``lift``, one over the other. The table
-    ``dates`` is as ``numbers``: ``mean`` and ``overall`` are dates, and ``std`` is in days.
+    their ``mean`` and ``std``; ``overall``, the mean of the objects of all clusters; and ``difference``, the
+    mean minus the overall mean, in standard deviations of all objects. The table ``categories`` has the three
+    most frequent texts of each cluster: ``cluster``; ``feature``; ``category``; ``share``, of the objects of
+    the cluster that have a value; ``overall``, the share in all clusters; and ``lift``, the share divided by
+    the overall share. The table ``dates`` is like ``numbers``: ``mean`` and ``overall`` are dates, and
+    ``std`` is in days.
 
-    The list ``followed`` has the columns, at most half of the columns that vary, which the clusters repeat:
-    text, and booleans or numbers with no more different values than there are clusters, whose variance is at
-    least 90 % between the clusters; of text, the variance of its one-hot columns (Goodman and Kruskal's tau).
-    If objects have no value, the share is counted of all objects.
+    The list ``followed`` has the columns that the clusters repeat, unless these are more than half of the
+    columns that vary: text, and booleans or numbers with no more different values than there are clusters, if
+    at least 90 % of their variance is between the clusters (for text, the variance of its one-hot columns:
+    Goodman and Kruskal's tau). Objects without a value count in the total.
 
     Parameters
     ----------
     features
-        Anything `Ensemble.from_labels` takes, with one row per object in their order: numbers, booleans,
-        text and dates, each of which may be missing, also by ``missing`` of `bigcons.select`, which chooses
-        columns, too. Text with more than 1,000 values, or of 200 objects and more with a value for every two,
-        is left out.
+        Anything `Ensemble.from_labels` takes, with one row per object, in the order of the objects: numbers,
+        booleans, text and dates, each of which may be missing. `bigcons.select` chooses columns and says
+        which values are missing. Text with more than 1,000 different values, or for 200 objects and more,
+        with a different value for every two objects, is left out.
     labels
         Labels ``(n_objects,)``, negative for none; a fitted method; or a `Consensus`.
     memory
