@@ -112,7 +112,7 @@ class Evidence(ConsensusClusterer):
             super()._check_n_clusters(number, n_objects)
         elif self.criterion == "n_clusters":
             raise InvalidInputError(
-                "n_clusters=None with criterion='n_clusters'; give a number, or criterion='lifetime'."
+                "criterion='n_clusters' needs a number of clusters; give one, or criterion='lifetime'."
             )
 
 
