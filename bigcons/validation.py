@@ -103,7 +103,7 @@ def check_partition_weights(weights: Any, n_partitions: int) -> np.ndarray:
 
 
 def check_path(path: object) -> str:
-    """Return a path or URL, given as a string or a Path, as a string; refuse line breaks and the like."""
+    """Return a path, ``~`` expanded, or URL, of text or a Path, as text; refuse line breaks and the like."""
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or not text or any(ord(letter) < 32 for letter in text):
         raise InvalidInputError(
@@ -111,7 +111,7 @@ def check_path(path: object) -> str:
         )
     if any("\ud800" <= letter <= "\udfff" for letter in text):  # which no head can hold
         raise InvalidInputError(f"{_quote(path)} is a path that is not in UTF-8; rename it.")
-    return text
+    return os.path.expanduser(text)  # noqa: PTH111 - a Path refuses names such as ~x
 
 
 def _quote(value: object) -> str:

@@ -148,8 +148,8 @@ PATH = click.Path(readable=False)
 
 
 def name_list(text: str) -> list[str]:
-    """Split text at its commas, but those in double quotes."""
-    return next(csv.reader([text]), [])
+    """Split text at its commas, but those in double quotes; blanks after a comma do not count."""
+    return next(csv.reader([text], skipinitialspace=True), [])
 
 
 def method_name(name: str) -> str:

@@ -377,7 +377,7 @@ def measure(
             listener.advance(block.n_rows)
     n, encoding = features.n_objects, features.encoding
     deviation = np.sqrt(moments.squares / np.maximum(moments.n, 1.0))
-    kept = np.flatnonzero((moments.low < moments.high) & (deviation != 0))
+    kept = np.flatnonzero(moments.low < moments.high)
     gaps = np.flatnonzero((moments.n > 0) & (moments.n < n))
     columns = encoding.columns
     if columns[0].missing and (moments.n == n).all() and not any(code.may_miss for code in columns):
@@ -402,14 +402,14 @@ def measure(
         heights /= np.where(has_spread, deviation[gaps], np.sqrt(shares * (1.0 - shares)))
     mean = moments.mean[kept]
     scale = deviation[kept] if standardize else np.ones(len(kept))
-    farthest = np.maximum(moments.high[kept] - mean, mean - moments.low[kept]) / scale
-    # whose square, summed over thousands of columns, fits in float32
-    fits = (farthest < 1e15) & np.isfinite(scale)
+    farthest = np.maximum(moments.high[kept] - mean, mean - moments.low[kept])
+    # whose squares, summed over thousands of columns, fit in float32, and of some column are not 0 there
+    fits = (farthest < 1e15 * scale) & np.isfinite(scale) & (farthest.max(initial=0.0) > 1e-15 * scale)
     if not fits.all():
         column = kept[int(fits.argmin())]
         raise InvalidInputError(
             f"column {features.names[column]!r} of {features.where} ranges from {moments.low[column]:g} to "
-            f"{moments.high[column]:g}, too far for float32; rescale or clip it."
+            f"{moments.high[column]:g}, too far or too near for float32; rescale or clip it."
         )
     if features.is_sparse:  # stay so; distances are the same
         mean = np.zeros(len(kept))

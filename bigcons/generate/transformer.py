@@ -10,7 +10,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigcons.generate.training import ClusterCount, Scheme, choose_sample_rows, measure, train_centers
-from bigcons.io.features import FeatureEncoding, Features, encoded_features, open_features
+from bigcons.io.features import FeatureEncoding, Features, encoded_features
+from bigcons.io.sources import open_source
 from bigcons.memory import Block
 from bigcons.run.engine import HasClient, open_engine
 from bigcons.seeding import SeedLike, resolve_seed
@@ -125,26 +126,23 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         return labels
 
     def _open(self, X: Any, *, reset: bool = True, **options: Any) -> Features:
-        """Open numbers, as scikit-learn checks them; a table that it refuses is encoded in fit and after.
+        """Open a matrix as scikit-learn checks it, but what that would take for plain numbers as it is.
 
-        Of an AnnData its X, as elsewhere; scikit-learn would look at each cell alone.
+        These are tables, masked values, text and times. Of an AnnData its X is read.
         """
         X = X.X if hasattr(X, "obs") else X
-        if not reset and self._encoding is not None:
-            validate_data(self, X, reset=False, skip_check_array=True)
-            return encoded_features(X, self._encoding)
-        try:
+        kind = getattr(getattr(X, "dtype", None), "kind", "")
+        is_more = hasattr(X, "columns") or np.ma.isMaskedArray(X) or kind in tuple("mMSU")
+        if is_more or not (reset or self._encoding.is_plain):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        else:
             options |= {"accept_sparse": "csr", "ensure_all_finite": "allow-nan"}
-            numbers = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **options)
-        except (ValueError, TypeError):
-            if not reset or not hasattr(X, "columns"):
-                raise
-            validate_data(self, X, skip_check_array=True)
-            data = open_features(X)
-            self._encoding: FeatureEncoding | None = data.encoding
-            return data
-        self._encoding = None
-        return open_features(numbers)
+            X = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset, **options)
+        if not reset:
+            return encoded_features(X, self._encoding)
+        data = Features(open_source(X, "features"), options={"columns": "all"})
+        self._encoding: FeatureEncoding = data.encoding
+        return data
 
     @property
     def _n_features_out(self) -> int:

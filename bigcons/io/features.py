@@ -113,6 +113,8 @@ class Scaling:
         if len(self.gaps):
             gaps = (np.isnan(values[:, self.gaps]) - self.shares) * self.heights
             points = np.concatenate([points, gaps], axis=1)
+        if scaled and max(points.max(initial=0.0), -points.min(initial=0.0)) > 3e38:
+            raise InvalidInputError("features has a number that is too far for float32; rescale or clip it.")
         return np.asarray(points.astype(np.float32 if scaled else np.float64, order="C"))
 
 
@@ -186,8 +188,7 @@ class FeatureEncoding:
         """
         missing = list(self.columns[0].missing) or None
         source = open_source(select(features, missing=missing), "features", with_ids=False)
-        are_named = self.is_named and source.names is not None
-        names = [column.name for column in self.columns] if are_named else None
+        names = [column.name for column in self.columns] if self.is_named and source.names else None
         table = open_source(select(source, id=id, columns=names), "features", usual_id=self.id_name)
         if table.n_columns != len(self.columns):
             raise InvalidInputError(
@@ -197,9 +198,9 @@ class FeatureEncoding:
 
     def numbers(self, rows: Rows, dtype: np.dtype, where: str = "features") -> np.ndarray:
         """Return a block of a table as numbers ``(rows, width)`` of ``dtype``, NaN where one is missing."""
-        if isinstance(rows, np.ma.MaskedArray):
+        if isinstance(rows, np.ma.MaskedArray) and kind_of(rows.dtype):
             rows = np.ma.filled(rows.astype(np.float64), np.nan)  # masked values are missing
-        if not isinstance(rows, list) and self.is_plain:
+        if not isinstance(rows, list) and self.is_plain and kind_of(rows.dtype):
             values = np.array(rows, dtype, order="C") if isinstance(rows, np.ndarray) else rows.astype(dtype)
             for c, code in enumerate(self.columns):
                 if code.missing:
@@ -458,9 +459,7 @@ class Features:
                 self._check_head(codes)
             id_name = None if table.ids is None or table.ids.facts.is_index else table.ids.facts.name
             encoding = FeatureEncoding(tuple(codes), table.names is not None, None, id_name)
-        if table.n_rows is None:
-            for _ in table.batches(BLOCK_ROWS, columns=[0]):
-                pass
+        table.most_rows(BLOCK_ROWS, at_most=0)  # counts them
         if not table.n_rows:
             raise InvalidInputError(f"{self.where} has no rows; features need at least one.")
         self.encoding: FeatureEncoding = encoding

@@ -233,7 +233,7 @@ def plain_column(raw: Any, name: str, rule: MissingRule = DEFAULT_RULE) -> Any:
 
 def _whole(raw: np.ndarray, name: str) -> np.ndarray:
     """Return numbers as int64; refuse fractions, and those so large that several integers become one."""
-    limit = 2.0 ** (np.finfo(raw.dtype).nmant + 1) if raw.dtype.kind == "f" else 1 << 63
+    limit = 2.0 ** min(np.finfo(raw.dtype).nmant + 1, 63) if raw.dtype.kind == "f" else 1 << 63
     broken = raw >= limit
     if raw.dtype.kind == "f":
         broken |= (raw <= -limit) | (raw != np.rint(raw))
@@ -669,4 +669,8 @@ class LabelColumn:
         encoding = Encoding(self.name)
         for block in row_blocks(self.n_objects, BLOCK_ROWS):
             encoding.add(self._labels[block.start : block.stop])
-        return encoding.finish()
+        only = encoding.finish().categories
+        if only is not None and len(only) == 1 and 20 <= self.n_objects > encoding.n_labeled:
+            words = f"{self.name} has {only[0]} as its only label, and negative numbers mean missing; number "
+            warn_user(f"{words}the clusters from 0 if those are labels.", SuspiciousLabelsWarning)
+        return encoding

@@ -49,6 +49,7 @@ from bigcons.io.columns import (
     options_of,
     source_of,
 )
+from bigcons.validation import check_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -329,7 +330,10 @@ def rows_source(rows: Sequence[Any], role: str) -> Source:
     except ValueError:  # rows of several lengths
         matrix = np.empty(0)
     if matrix.ndim != 2:
-        raise InvalidInputError(f"{role} is a list, but no matrix; pass a list of values for each object.")
+        raise InvalidInputError(
+            f"{role} is a list, but no matrix; pass a list of values for each object, and of communities, "
+            "which are sets of objects, pandas.Series({v: c for c, vs in enumerate(x) for v in vs})."
+        )
     return array_source(matrix, role)
 
 
@@ -380,7 +384,7 @@ def frame_source(frame: Any, where: str) -> Source:
 
     def column(series: Any) -> Any:
         """Return a column as numpy or, of a type that numpy has not, as Arrow."""
-        if isinstance(series.dtype, np.dtype):
+        if isinstance(series.dtype, np.dtype) or hasattr(series.array, "to_dense"):
             return series.to_numpy()
         with _converted(f"column {str(series.name)!r} of {where} has type {series.dtype}"):
             return pa.array(series, from_pandas=True)
@@ -390,7 +394,7 @@ def frame_source(frame: Any, where: str) -> Source:
         kinds = []
         for name, series in frame.items():
             with _converted(f"{where} has mixed types in {str(name)!r}"):
-                kinds.append(pa.array(series, from_pandas=True).type)
+                kinds.append(pa.array(column(series), from_pandas=True).type)
         return kinds
 
     load = sliced(lambda start, stop, places: [column(frame.iloc[start:stop, c]) for c in places])
@@ -516,7 +520,7 @@ def file_of(path: StorePath | File) -> File:
     """Return the file or folder at a path, as it is given, or at a URL."""
     location: Any = path
     place: Any = place_of(path)
-    return Path(location) if isinstance(place, DiskPlace) else place
+    return Path(check_path(location)) if isinstance(place, DiskPlace) else place
 
 
 def open_path(source: StorePath | File, role: str, choice: Selection) -> Source:
@@ -676,11 +680,8 @@ def is_parquet(path: StorePath) -> bool:
 def is_list_of_paths(x: Any) -> bool:
     """Return whether ``x`` is a list of paths to tables."""
     suffixes = (*PARQUET, *_CSV, ".npy", ".zarr", ".h5ad")
-    return (
-        isinstance(x, (list, tuple))
-        and len(x) > 0
-        and all(isinstance(p, os.PathLike) or str(p).lower().endswith(suffixes) for p in x)
-    )
+    are_paths = isinstance(x, (list, tuple)) and all(isinstance(p, (str, os.PathLike)) for p in x)
+    return are_paths and any(not isinstance(p, str) or p.lower().endswith(suffixes) for p in x)
 
 
 # Provenance
@@ -903,12 +904,8 @@ def _head_of(path: File, where: str, separator: str, choice: Selection) -> tuple
         raise InvalidInputError(f"{where} is empty; write one line per object.")
     (n_first, names), (_, second) = lines[0], lines[-1]
     marks = [mark for mark in ";\t|, :" if mark in names[0] and mark in "".join(second)]
-    if (
-        len(names) == 1
-        and choice.sep is None
-        and marks
-        and (marks[0] != " " or loose_number(second[0].split()[0]) is not None)
-    ):
+    marks = marks if len(names) == 1 and choice.sep is None else []
+    if marks and (marks[0] != " " or loose_number(second[0].split()[0]) is not None):
         raise InvalidInputError(
             f"{where} begins with {names[0][:40]!r}, of which {marks[0]!r} may separate columns; pass "
             f"sep={marks[0]!r} of bigcons.select (--sep {marks[0]!r}), or another."
@@ -1117,7 +1114,8 @@ def _open(x: Any, role: str, choice: Selection) -> Source:
     raise InvalidInputError(
         f"{role} of type {kind} cannot be read; pass an array, a list of rows, a table (of a series "
         "x.to_frame(), of a lazy frame x.collect(), of a dict pandas.DataFrame(x) or Ensemble.from_runs(x), "
-        f"of igraph pandas.Series(x.membership, x.graph.vs['name'])), or a path to {KNOWN}."
+        "of the label of each object in a dict pandas.Series(x), of igraph pandas.Series(x.membership, "
+        f"x.graph.vs['name'])), or a path to {KNOWN}."
     )
 
 

@@ -432,7 +432,7 @@ def read_long(table: Any, *, budget: DataBudget) -> Content:
     (objects, partitions), (of_object, of_partition) = values, numbers
     titles = [str(value) for value in partitions.to_pylist()]
     is_array = isinstance(parts[2][0], np.ndarray)
-    votes = np.concatenate(parts[2]) if is_array else pa.concat_arrays(parts[2])
+    votes = np.ma.concatenate(parts[2]) if is_array else pa.concat_arrays(parts[2])
     encodings, of_label = [], np.empty(len(votes), np.int32)
     ends = np.cumsum(np.bincount(of_partition, minlength=len(titles)))
     for name, rows in zip(titles, np.split(np.argsort(of_partition, kind="stable"), ends[:-1]), strict=True):
@@ -498,19 +498,17 @@ class SoftSources:
             kinds = table.column_types() or [table.dtype]
             if not all(re.match(r"u?int|float|double|halffloat|bool|null|decimal", str(k)) for k in kinds):
                 raise InvalidInputError(f"{where} have a column that has no numbers; pass numbers.")
-            if table.n_rows is None:
-                for _ in table.batches(BLOCK_ROWS, columns=[0]):
-                    pass
+            table.most_rows(BLOCK_ROWS, at_most=0)  # counts them
             self.n_objects = self.n_objects or table.n_rows or 0
             if table.n_rows != self.n_objects:
                 raise InvalidInputError(
                     f"{where} have {table.n_rows or 0:,} objects but those before have {self.n_objects:,}; "
                     "give a row for each, NaN where it is missing."
                 )
-            if self.ids is not None and table.ids and rows_of_ids(self.ids, table.ids, where) is not None:
-                message = f"{where} have {table.ids.facts.name} in another order than those before."
-                raise InvalidIdsError(message, column=table.ids.facts.name)
-            self.ids = self.ids or table.ids
+            ids = self.ids if self._tables else table.ids
+            if not (ids is table.ids or (ids and table.ids and rows_of_ids(ids, table.ids, where) is None)):
+                raise InvalidIdsError(f"{where} have other ids, or another order, than before; use the same.")
+            self.ids = table.ids
             self._tables.append(table)
         self.n_clusters: np.ndarray = np.array([table.n_columns for table in self._tables], np.int64)
         self.offsets: np.ndarray = np.concatenate([[0], np.cumsum(self.n_clusters)])

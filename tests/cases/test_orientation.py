@@ -304,12 +304,13 @@ def test_from_long__of_what_melt_makes_of_partitions_of_all_types(kind, is_store
         found, wide = found.select(names), wide.select(names)
     assert values_of(found) == values_of(wide)
     with refused("partition 'int' has labels that are neither all whole"):
-        Ensemble.from_long(
-            pd.concat([long, pd.DataFrame({"o": ["e"], "run": ["int"], "label": ["x"]})]),
-            object="o",
-            partition="run",
-            label="label",
-        )
+        long = pd.concat([long, pd.DataFrame({"o": ["e"], "run": ["int"], "label": ["x"]})])
+        Ensemble.from_long(long, object="o", partition="run", label="label")
+
+
+def test_from_long__leaves_out_what_a_mask_hides():
+    votes = np.ma.masked_equal([[0, 0, 9], [0, 1, 1], [1, 0, 1], [1, 1, 0]], 9)
+    assert values_of(Ensemble.from_long(votes, object=0, partition=1, label=2)) == [[None, 1], [1, 0]]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import bigcons
 from bigcons import Consensus, Ensemble, PairTable, ProgressBar
 from bigcons.cli import main
-from bigcons.cli.options import COMMANDS, with_options
+from bigcons.cli.options import COMMANDS, name_list, with_options
 from bigcons.disk import commit
 from bigcons.errors import ConsensusWarning, warn_user
 from bigcons.progress import progress as step
@@ -369,6 +369,7 @@ def test_sample_data__runs_as_it_suggests(run):
     ],
 )
 def test_lists_of_names__add_up_where_an_option_is_repeated(ran, options, n_partitions, missing_share):
+    assert name_list('a, "b, c"') == ["a", "b, c"]
     labels = np.tile(np.arange(6)[:, None] % 3, 4)
     pd.DataFrame(labels, columns=list("abcd")).to_csv("t.csv", index=False)
     made = ran(f"import t.csv -o e.zarr {options}")

@@ -27,6 +27,11 @@ def test_check_path__rejects_anything_else(value):
         check_path(value)
 
 
+def test_check_path__expands_the_folder_of_a_user(monkeypatch):
+    monkeypatch.setenv("HOME", "home")
+    assert [check_path(path) for path in ("~/x", "~no-user/x", "x/~")] == ["home/x", "~no-user/x", "x/~"]
+
+
 @pytest.mark.parametrize("name", [b"caf\xe9.csv", b"\xff/e.zarr"])
 def test_check_path__refuses_names_that_are_not_in_utf_8(name):
     with pytest.raises(InvalidInputError, match="is a path that is not in UTF-8; rename it") as told:

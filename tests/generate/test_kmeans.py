@@ -270,7 +270,8 @@ def test_kmeans__rejects_too_small_a_budget(points, tmp_path):
     [
         ([1.0] * 50, {}, "all constant"),
         ([0.0] * 49 + [1e200], {"standardize": False}, "'f0' of features ranges from 0 to 1e\\+200"),
-        ([0.0] * 49 + [1e300], {}, "too far for float32"),
+        *(([0.0] * 49 + [x], {}, "too far or too near for float32") for x in (1e300, 1e-200, 5e-324)),
+        ([0.0] * 49 + [1e-20], {"standardize": False}, "too far or too near for float32"),
         ([0.0] * 49 + [np.inf], {}, "inf at row 49"),
         ([np.nan] * 50, {}, "all constant"),
     ],

@@ -92,7 +92,9 @@ def test_read__missing_numbers_of_csv_are_refused_and_missing_text_is_a_value(tm
         (pd.Series([1.0]), r"pandas.Series cannot be read; .*x.to_frame"),
         (pl.LazyFrame({"x": [1]}), r"polars.LazyFrame cannot be read; .*x.collect"),
         (pd.DataFrame({"x": ["a", 1], "y": [1, "b"]}), "mixed types in 'x'"),
-        (pd.DataFrame([[1, 2]], columns=["x", "x"]), "x"),
+        (pd.DataFrame([[1, 2]], columns=["x", "x"]), "more than one column 'x'; give each its own name"),
+        (pa.table([[1], [2]], names=["x", "x"]), "more than one column 'x'; give each its own name"),
+        (["kmeans", "f.csv"], "kmeans does not exist; check the path"),
         (
             pd.DataFrame({"id": [f"r{row}" for row in range(1001)]}),
             "another whole number or text in every row of column 'id'; pass id='id'",
@@ -108,7 +110,7 @@ def test_read__missing_numbers_of_csv_are_refused_and_missing_text_is_a_value(tm
     ],
 )
 def test_open_features__says_what_is_wrong_in_one_line(source, message):
-    with refused(message):
+    with refused(message, bc.errors.BigconsError):
         open_features(source)
 
 

@@ -23,7 +23,7 @@ from sklearn.metrics.cluster import contingency_matrix
 from bigcons import metrics
 from bigcons.contingency import SYMMETRIC, greedy_accuracy
 from bigcons.contingency import purity as best_purity
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import InvalidInputError, MemoryBudgetError, SuspiciousLabelsWarning
 from bigcons.metrics import (
     adjusted_rand,
     consistency_index,
@@ -124,6 +124,11 @@ def test_contingency__takes_labels_of_any_make(make, labels):
     np.testing.assert_array_equal(contingency(make(labels), [0, 1, 0, 0, 1, -1]), [[0, 2], [2, 0]])
 
 
+def test_criteria__tell_that_votes_of_minus_1_are_missing():
+    with pytest.warns(SuspiciousLabelsWarning, match="truth has 1 as its only label, and negative numbers"):
+        assert matching_accuracy(np.where(np.arange(20) < 9, -1, 1), np.zeros(20, int)) == 1
+
+
 def test_contingency__takes_zarr_and_memory_maps(tmp_path):
     labels = np.array([0, 1, 1, 2], dtype=np.int32)
     np.save(tmp_path / "labels.npy", labels)
@@ -191,7 +196,7 @@ def test_criteria__of_very_many_clusters(n_clusters):
     assert nmi(truth, labels) == pytest.approx(1 - given * 3000 / n / np.log(n_clusters))
     assert adjusted_rand(labels, labels) == matching_accuracy(labels, labels) == 1
     known = np.where(np.arange(n) < 3, labels, -1)
-    assert nmi(np.where(known < 0, known, 7), labels) == 0
+    assert nmi(np.where(known < 0, known, 0), labels) == 0
     with pytest.raises(InvalidInputError, match="no object has a label in both"):
         nmi(known, np.where(known < 0, truth, -1))
 

@@ -87,8 +87,9 @@ def test_from_memberships__divides_rows_by_their_sums_and_keeps_empty_clusters()
         (lambda tables: [tables[0], tables[1][:-1]], InvalidInputError),
         (lambda tables: [tables[0], np.full((N, 2), np.nan)], EmptyPartitionError),
         (lambda tables: [tables[0].astype(str)], InvalidInputError),
+        (lambda tables: [pd.DataFrame(tables[0]), pd.DataFrame(tables[1])[::-1]], InvalidInputError),
+        (lambda tables: [pd.DataFrame(tables[0])[::-1], tables[1]], InvalidInputError),
     ],
-    ids=["one table", "none", "sums", "negative", "half missing", "infinite", "lengths", "empty", "text"],
 )
 def test_from_memberships__refuses_what_is_not_on_the_simplex(tables, change, error):
     with refused(kind=error):
