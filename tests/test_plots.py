@@ -372,12 +372,6 @@ def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up()
     assert "3 clusters" in figure.get_suptitle()
 
 
-@pytest.mark.parametrize("k_range", [(1, 1), (1, 3)])
-def test_n_clusters__has_whole_numbers_on_its_axis(k_range):
-    figure = plots.n_clusters(choose_n_clusters(three_groups()[1], k_range=k_range, random_state=0))
-    assert all(float(at).is_integer() for at in figure.axes[-1].get_xticks())
-
-
 def test_tree__has_a_line_as_wide_as_its_share_and_colored_by_support_for_each_side_of_a_split():
     truth, labels = three_groups(200)
     labels[:, :2] = np.minimum(labels[:, :2], 1)  # two of them are closer
@@ -484,17 +478,6 @@ def test_scatter__is_a_small_file_for_many_objects():
     figure = plots.scatter(points, labels, n_objects=60_000)
     assert len(plots.image_of(figure, "pdf")) < 300_000
     assert len(plots.image_of(figure, "svg")) < 600_000
-
-
-def test_coassociation__no_name_of_a_cluster_hides_another():
-    truth = np.sort(np.random.default_rng(0).choice(30, p=np.arange(1, 31) / 465, size=500))
-    figure = plots.coassociation(np.repeat(truth[:, None], 4, axis=1), truth)
-    figure.draw_without_rendering()
-    boxes = [name.get_window_extent() for name in figure.axes[0].get_yticklabels()]
-    assert len(boxes) > 10
-    assert not any(one.overlaps(two) for one, two in itertools.pairwise(boxes))
-    largest = str(np.bincount(truth).argmax())
-    assert largest in [name.get_text() for name in figure.axes[0].get_yticklabels()]
 
 
 def test_plots_of_one_panel__draw_into_the_axes_given():

@@ -47,14 +47,6 @@ def test_check_number__above_and_at_most(value):
         check_number("share", value, above=0, at_most=1)
 
 
-@pytest.mark.parametrize("value", ["yes", None, 1])
-def test_check_flag__accepts_only_booleans(value):
-    assert check_flag("weighted", np.True_) is True
-    assert check_flag("weighted", False) is False
-    with pytest.raises(InvalidInputError, match=r"is not a boolean; use True or False\.$"):
-        check_flag("weighted", value)
-
-
 @pytest.mark.parametrize("check", [check_int, check_number, check_flag])
 def test_checks__show_only_the_type_of_long_values(check):
     with refused(r"x=<ndarray> (has type ndarray|is not)"):

@@ -260,6 +260,7 @@ class ZarrArray:
             self._array = zarr.open_array(store=store, mode="r", zarr_format=3)
             self.shape: tuple[int, ...] = self._array.shape
             self.dtype: np.dtype = self._array.dtype
+            self.attrs: dict[str, Any] = dict(self._array.attrs)
             self.chunks: tuple[int, ...] = self._array.shards or self._array.chunks
             if len(self.shape) not in (1, 2) or min(self.shape) < 0 or self.dtype.kind not in "biuf":
                 raise ValueError(f"{self.dtype} of shape {self.shape}")

@@ -179,9 +179,8 @@ def listed(columns: Columns | None) -> list[Column]:
 
 def is_index(source: Source, column: Column) -> bool:
     """Return whether a column is the names of the rows of a source."""
-    if source.index is None or column in (source.names or ()):
-        return False
-    return column in (INDEX, *(source.index.names or ()))
+    names = () if source.index is None else (INDEX, *(source.index.names or ()))
+    return column in names and column not in (source.names or ())
 
 
 def positions_of(source: Source, column: Column, *, may_be_pattern: bool = True) -> list[int]:

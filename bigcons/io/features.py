@@ -302,9 +302,12 @@ def texts_of(column: Any, missing: tuple[str, ...]) -> tuple[list[str | None], n
 
 def codes_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
     """Return the column of each row's category, ``(rows,)`` int64, -1 for rows of no known category."""
-    texts, rows = texts_of(as_arrow(column, code.name, where), code.missing)
+    texts, rows = texts_of(column := as_arrow(column, code.name, where), code.missing)
     missing = code.width - 1 if code.may_miss else -1
     places: dict[str | None, int] = {level: place for place, level in enumerate(code.levels)}
+    if kind_of(column.type) == NUMBER:  # rows of a file of text that have no other words
+        numbers = {level: loose_number(level) for level in code.levels}
+        places = {t.title() if x is None else f"{x:.15g}": places[t] for t, x in numbers.items()} | places
     places[None] = missing
     if code.kind == HASHED:
         places |= {text: zlib.crc32(text.encode()) % LEVELS for text in texts if text is not None}

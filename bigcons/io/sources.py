@@ -141,12 +141,8 @@ class Source:
     @property
     def n_rows(self) -> int | None:
         """Number of rows; None while the length of any part is unknown."""
-        total = 0
-        for length in self.lengths:
-            if length is None:
-                return None
-            total += length
-        return total
+        known = [length for length in self.lengths if length is not None]
+        return sum(known) if len(known) == len(self.lengths) else None
 
     def most_rows(self, n_read: int, at_most: int) -> int:
         """Return the number of rows, if it is unknown ``n_read``; above ``at_most``, all are counted."""
@@ -220,10 +216,8 @@ class Source:
 
     def column_types(self) -> list[pa.DataType] | None:
         """Return the Arrow types of the columns; None for arrays."""
-        if self.types is None:
-            return None
-        types = self.types()
-        return [types[position] for position in self.positions]
+        types = None if self.types is None else self.types()
+        return None if types is None else [types[position] for position in self.positions]
 
 
 def count_rows(rows: Rows) -> int:
@@ -293,6 +287,12 @@ def array_source(array: Any, where: str, shape: Sequence[int] | None = None) -> 
     dtype, chunks, sparse = np.dtype(array.dtype), getattr(array, "chunks", None), is_sparse(array)
     if dtype.names:
         raise InvalidInputError(f"{where} is an array of records; pass pandas.DataFrame(x).")
+    attributes = getattr(array, "attrs", {})
+    fill = attributes.get("missing_value", attributes.get("_FillValue", np.nan))
+    if str(fill) not in ("nan", "[nan]", "AAAAAAAA+H8="):  # as xarray writes NaN
+        raise InvalidInputError(
+            f"{where} has {fill} where a value is missing, its _FillValue; pass the array that xarray reads."
+        )
     check_matrix(shape := shape or array.shape, where)
     n_rows, width = shape
     column_bytes = (3.0 if chunks else 2.0) * dtype.itemsize  # as decoded, as read, as columns
@@ -540,7 +540,7 @@ def open_path(source: StorePath | File, role: str, choice: Selection) -> Source:
     if path.is_dir():
         if files := _files_in(path):
             return open_files(files, role, choice, str(path))
-        remedy = " or ".join(stores_of_run(place)) or "files, or a pattern"
+        remedy = " or ".join(stores_of_run(place)) or "files, a pattern, or zarr.open_array(x)"
         raise InvalidInputError(
             f"{path} is a folder without tables, or a Zarr array of version 2; pass {remedy}."
         )
@@ -697,8 +697,7 @@ def describe(source: Any) -> str:
 
 def origin(source: Any) -> str:
     """Return the paths that a table is read from, or "in memory"."""
-    source = source_of(source)
-    is_read = isinstance(source, (str, os.PathLike)) or is_list_of_paths(source)
+    is_read = isinstance(held := source_of(source), (str, os.PathLike)) or is_list_of_paths(held)
     return describe(source) if is_read else IN_MEMORY
 
 

@@ -35,8 +35,10 @@ from numba.core.serialize import dumps
 
 from bigcons.disk.files import open_file
 from bigcons.disk.places import atomic_file
-from bigcons.errors import StoreError
+from bigcons.errors import ExecutionError, StoreError
 
+if numba.config.DISABLE_JIT:
+    raise ExecutionError("kernels are compiled, and NUMBA_DISABLE_JIT forbids that; unset it.")
 logger = logging.getLogger("bigcons")
 
 # Contraction and reassociation are allowed; NaN and infinity keep their meaning: kernels test for them.

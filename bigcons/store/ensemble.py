@@ -18,7 +18,7 @@ from bigcons.disk.arrays import digest_text
 from bigcons.disk.files import StorePath
 from bigcons.disk.places import place_of
 from bigcons.io import sources
-from bigcons.io.columns import INDEX, Column, Columns, Ids, Selection, select
+from bigcons.io.columns import INDEX, Column, Columns, Ids, Selection, listed, positions_of, select
 from bigcons.io.labels import names_of_rows, observed, refuse_other_rows
 from bigcons.memory import Block, DataBudget, beside_processes, format_size, row_blocks
 from bigcons.store import building, ensemble_store
@@ -424,6 +424,7 @@ class Ensemble(Objects):
             return self.select(names)
         rows = np.arange(*key.indices(self.n_objects)) if isinstance(key, slice) else np.asarray(key)
         if rows.dtype == bool and rows.shape == (self.n_objects,):
+            refuse_other_rows("the mask", names_of_rows(key), "the ensemble", names_of_rows(self))
             rows = np.flatnonzero(rows)
         labels = self.read_rows(rows)
         n_labeled = np.count_nonzero(observed(labels, self.offsets), axis=0)
@@ -445,7 +446,7 @@ class Ensemble(Objects):
                 f"as {self.names[empty[0]]!r}; they are left out.",
                 errors.SuspiciousLabelsWarning,
             )
-            part = part.select(labeled.tolist())
+            part = part.select([part.names[u] for u in labeled])
         if self.is_soft:
             return part
         return ensemble_of(_table_of(part), provenance=header.provenance, generator=part.generator)
@@ -455,17 +456,15 @@ class Ensemble(Objects):
     def select(
         self, partitions: Sequence[str | int], out: StorePath | None = None, *, overwrite: bool = False
     ) -> Ensemble:
-        """Return the ensemble of some partitions, given by names or positions, in that order.
+        """Return the ensemble of some partitions, in that order: names, patterns or positions, see `select`.
 
         All objects and clusters stay, even objects that none of these partitions labels. The result is in
         memory or, with ``out``, in a store, written block by block.
         """
         sources.refuse_inputs(out, self)
-        M = self.n_partitions
-        numbers: dict[str | int, int] = {u: u % M for u in range(-M, M)}
-        numbers |= {name: u for u, name in enumerate(self.names)}
-        positions = [numbers.get(partition, -1) for partition in partitions]
-        if not positions or -1 in positions or len(set(positions)) < len(positions):
+        table = sources.ensemble_source(self, "the ensemble")
+        positions = [u for partition in listed(partitions) for u in positions_of(table, partition)]
+        if not positions or len(set(positions)) < len(positions):
             raise errors.InvalidInputError(
                 f"there is no choice {list(partitions)!r:.80}; give names from {self.names[0]!r} to "
                 f"{self.names[-1]!r}, or positions from 0 to {self.n_partitions - 1}, each once.",

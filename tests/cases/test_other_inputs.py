@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.sparse
+import zarr
 
 import bigcons as bc
 from bigcons import Ensemble
@@ -263,6 +264,16 @@ def test_an_array_with_names_of_dimensions_is_a_matrix():
         assert open_features(array).read(0, 30).tolist() == labels.tolist()
 
 
+@pytest.mark.parametrize("name", ["_FillValue", "missing_value"])
+def test_arrays_of_netcdf_with_a_number_for_missing_values_are_refused(name, tmp_path):
+    data = INDICATORS[:, :2]
+    zarr.create_array(tmp_path / "nan", data=data, attributes={name: "AAAAAAAA+H8="})
+    assert values_of(Ensemble.from_labels(tmp_path / "nan")) == data.tolist()
+    for source in (zarr.create_array(tmp_path / "x", data=data, attributes={name: -9999}), tmp_path / "x"):
+        with refused("has -9999 where a value is missing, its _FillValue; pass the array that xarray reads"):
+            Ensemble.from_labels(source)
+
+
 @pytest.mark.parametrize("as_table", [pd.DataFrame, lambda frame: pa.Table.from_pandas(frame)])
 def test_a_number_is_a_name_where_names_are_numbers(as_table):
     frame = pd.DataFrame([[0, 1, 2, 3], [1, 0, 3, 2]], columns=[1, 2, 3, 4])
@@ -274,10 +285,13 @@ def test_a_number_is_a_name_where_names_are_numbers(as_table):
     for column in (0, 5, True):
         with refused(f"has no column '?{column}'?; choose one of 1, 2, 3, 4"):
             Ensemble.from_labels(table, columns=column)
+    assert Ensemble.from_labels(table).select([1, 2]).names == ["1", "2"]
     named = as_table(frame.set_axis(list("abcd"), axis=1))
     assert Ensemble.from_labels(named, columns=[1, 2]).names == ["b", "c"]
     with refused("has no column True"):
         Ensemble.from_labels(named, columns=[True, False])
+    with refused("the ensemble has no column True"):
+        Ensemble.from_labels(named).select([True, False])
 
 
 @pytest.mark.parametrize("place", [0, 30, 60])

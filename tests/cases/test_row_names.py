@@ -342,6 +342,7 @@ BESIDE = {
     "confidence": lambda _, model, t: bc.metrics.reliability(TRUTH, model, t / 3.0),
     "trust": lambda ensemble, _, t: bc.metrics.trust(ensemble, t),
     "expected_loss": lambda ensemble, _, t: bc.metrics.expected_loss(ensemble, t),
+    "mask": lambda ensemble, _, t: ensemble[t == 0],
     "anmi": lambda ensemble, _, t: bc.metrics.anmi(ensemble, t),
     "average_criterion": lambda ensemble, _, t: bc.metrics.average_criterion("nmi", ensemble, t),
     "cluster_profiles": lambda ensemble, _, t: bc.metrics.cluster_profiles(ensemble.to_pandas(), t),

@@ -121,6 +121,15 @@ def test_encoding__values_that_did_not_occur_are_none_of_the_known_ones():
     assert (a[:2] > 0).tolist() == [True, False]
 
 
+@pytest.mark.parametrize("words", [["true", "FALSE", "?"], ["007", "1.50", "x"], ["2", "02", "x"]])
+def test_encoding__knows_its_words_where_rows_without_the_others_have_types(words, tmp_path):
+    pd.DataFrame({"a": np.arange(9) % 4, "b": words * 3}).to_csv(tmp_path / "x.csv", index=False)
+    encoding = encoding_of(bc.select(tmp_path / "x.csv", categorical="b"))
+    pd.DataFrame({"a": [0, 1], "b": words[:2]}).to_csv(tmp_path / "y.csv", index=False)
+    points = [encoding.transform(tmp_path / name) for name in ("x.csv", "y.csv")]
+    assert np.array_equal(points[0][:2], points[1]) == (words[0] != "2")  # of two like these, the first
+
+
 def test_encoding__hashes_many_values_into_few_columns_without_keeping_them():
     texts = [f"city {v % 100}" for v in range(1000)]
     encoding = encoding_of(pa.table({"c": texts}))
