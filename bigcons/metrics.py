@@ -283,8 +283,9 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     n_bins = check_int("n_bins", n_bins)
     columns = LabelColumn("truth", truth), LabelColumn("labels", labels)
     n, values = columns[1].n_objects, np.asarray(confidence, np.float64).ravel()
-    rows = names_of_rows(confidence)
-    tables.refuse_other_objects("confidence", values.size, rows, "labels has", n, columns[1].row_names)
+    for column in columns[::-1]:
+        names, others = names_of_rows(confidence), (f"{column.name} has", column.n_objects, column.row_names)
+        tables.refuse_other_objects("confidence", values.size, names, *others)
     table = tables.table_of(*columns)  # whose rows and columns are the labels of compared objects, ascending
     classes, clusters = (column.codes(0, n) for column in columns)
     is_judged = (classes >= 0) & (clusters >= 0)
@@ -642,9 +643,10 @@ def paired_t_test(a: Any, b: Any) -> PairedTTest:
     from scipy.stats import ttest_rel
 
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if a.shape != b.shape:
+        raise InvalidInputError(f"a has {a.size} scores but b {b.size}; pass one of every run, in one order.")
     statistic, p_value = ttest_rel(a, b, alternative="less")
-    spread = (float(a.std(ddof=1)), float(b.std(ddof=1)))
-    return PairedTTest(float((a - b).mean()), *spread, float(statistic), float(p_value))
+    return PairedTTest(*map(float, ((a - b).mean(), a.std(ddof=1), b.std(ddof=1), statistic, p_value)))
 
 
 def error_roc_auc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> float:
@@ -660,8 +662,7 @@ def error_roc_auc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> f
     >>> bc.metrics.error_roc_auc(model.linkage_, [0, 0, 0, 1], row_of_object=model.row_of_object_)
     0.0
     """
-    separated, joined = error_roc(linkage, classes, row_of_object=row_of_object)
-    return float(np.trapezoid(separated, joined))
+    return float(np.trapezoid(*error_roc(linkage, classes, row_of_object=row_of_object)))
 
 
 def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple[np.ndarray, np.ndarray]:
@@ -1302,7 +1303,7 @@ def _table_of_numbers(columns: list[_Column], clusters: np.ndarray, *, are_dates
         difference = np.where(spread > 0, (mean - overall) / spread, 0.0 * mean)
     arrays = {}
     for name, kind, values in (
-        ("cluster", pa.int64(), clusters),
+        ("cluster", pa.string() if clusters.dtype == object else pa.int64(), clusters),
         ("feature", pa.string(), np.array([entry.name for entry in columns], object)[:, None]),
         ("n", pa.int64(), n.astype(np.int64)),
         ("mean", pa.timestamp("s") if are_dates else pa.float64(), mean + shift),
@@ -1327,7 +1328,7 @@ def _table_of_texts(columns: list[_Column], clusters: np.ndarray) -> pa.Table:
                     share = counts[c] / counts.sum()
                     rows.append((cluster, entry.name, texts[c], share, overall[c], share / overall[c]))
     names = ("cluster", "feature", "category", "share", "overall", "lift")
-    kinds = (pa.int64(), pa.string(), pa.string(), pa.float64(), pa.float64(), pa.float64())
+    kinds = (pa.string() if clusters.dtype == object else pa.int64(), *[pa.string()] * 2, *[pa.float64()] * 3)
     columns_of_rows = zip(*rows, strict=True) if rows else ((),) * len(names)
     return pa.table([pa.array(*entry) for entry in zip(columns_of_rows, kinds, strict=True)], list(names))
 

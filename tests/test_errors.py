@@ -60,7 +60,6 @@ def test_memory_budget__states_more_than_there_is():
         ("eac-singel", ["eac", "eac-single"], "eac-single"),
         ("seed", ["random_state", "seeds"], "random_state"),
         ("xyzzy", ["eac"], None),
-        ("eac", [], None),
     ],
 )
 def test_nearest__begins_so_if_possible(word, known, meant):

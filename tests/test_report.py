@@ -166,6 +166,8 @@ def test_profiles__leave_out_text_that_names_objects_and_refuse_what_does_not_fi
     assert list(found.left_out) == ["id", "note"]
     assert set(found.categories["feature"].to_pylist()) == {"city"}
     assert found.numbers["mean"].to_pylist() == [749.5]
+    masked = cluster_profiles(np.ma.masked_greater([[1.0], [3.0], [9.0]], 5), ["u", "u", "v"]).numbers
+    assert masked.select(["cluster", "n", "overall"]).to_pylist()[1] == {"cluster": "v", "n": 0, "overall": 2}
     with pytest.raises(InvalidInputError, match="1,500 rows"):
         cluster_profiles(names, labels[:9])
     with pytest.raises(MemoryBudgetError):

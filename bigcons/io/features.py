@@ -306,8 +306,8 @@ def codes_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
     missing = code.width - 1 if code.may_miss else -1
     places: dict[str | None, int] = {level: place for place, level in enumerate(code.levels)}
     if kind_of(column.type) == NUMBER:  # rows of a file of text that have no other words
-        numbers = {level: loose_number(level) for level in code.levels}
-        places = {t.title() if x is None else f"{x:.15g}": places[t] for t, x in numbers.items()} | places
+        levels = zip(code.levels, map(loose_number, code.levels), strict=True)
+        places = {**{t.title() if x is None else f"{x:.15g}": places[t] for t, x in levels}, **places}
     places[None] = missing
     if code.kind == HASHED:
         places |= {text: zlib.crc32(text.encode()) % LEVELS for text in texts if text is not None}
@@ -317,7 +317,7 @@ def codes_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
 def numbers_of(column: Any, code: ColumnCode, where: str) -> np.ndarray:
     """Return a column of numbers, or of dates in days, ``(rows,)`` float64, NaN where missing."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "buif" and code.kind == NUMBER:
-        return without_missing(column.astype(np.float64, copy=False), code, column.dtype)
+        return without_missing(np.ma.filled(column.astype(float, copy=False), np.nan), code, column.dtype)
     column = as_arrow(column, code.name, where)
     kind = column.type
     if pa.types.is_null(kind) or (kind_of(kind) == CATEGORY and not any(texts_of(column, code.missing)[0])):

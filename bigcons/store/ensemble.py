@@ -466,8 +466,7 @@ class Ensemble(Objects):
         positions = [u for partition in listed(partitions) for u in positions_of(table, partition)]
         if not positions or len(set(positions)) < len(positions):
             raise errors.InvalidInputError(
-                f"there is no choice {list(partitions)!r:.80}; give names from {self.names[0]!r} to "
-                f"{self.names[-1]!r}, or positions from 0 to {self.n_partitions - 1}, each once.",
+                f"there is no choice {listed(partitions)!r:.80}; give one or more partitions, each once.",
                 parameter="partitions",
             )
         header = self._header._replace(

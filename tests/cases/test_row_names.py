@@ -340,6 +340,7 @@ BESIDE = {
     "purity": lambda _, model, t: bc.metrics.purity(t, model),
     "reliability": lambda _, model, t: bc.metrics.reliability(t, model, model.trust_.confidence),
     "confidence": lambda _, model, t: bc.metrics.reliability(TRUTH, model, t / 3.0),
+    "of a truth": lambda _, model, t: bc.metrics.reliability(model, TRUTH, t / 3.0),
     "trust": lambda ensemble, _, t: bc.metrics.trust(ensemble, t),
     "expected_loss": lambda ensemble, _, t: bc.metrics.expected_loss(ensemble, t),
     "mask": lambda ensemble, _, t: ensemble[t == 0],
