@@ -42,8 +42,7 @@ def test_errors__state_paths_as_text_and_sizes_as_whole_bytes():
     assert errors.StoreExistsError("exists.", path=Path("a") / "b").path == str(Path("a") / "b")
     error = errors.MemoryBudgetError("too much.", needed=1_500.5, budget=1_000.0)
     assert (error.needed, error.budget) == (1_501, 1_000)
-    error = errors.StoreNotFoundError("gone.")
-    assert (str(error), error.path) == ("gone.", None)
+    assert errors.StoreNotFoundError("gone.").path is None
 
 
 def test_memory_budget__states_more_than_there_is():

@@ -113,8 +113,8 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         columns with text that did not occur in the fit.
         """
         check_is_fitted(self)
-        data = self._open(X, reset=False)
-        rows, scaling, centers = NewRows(data, self._scaling), self._scaling, self._centers
+        rows = NewRows(self._open(X, reset=False), self._scaling)
+        scaling, centers = self._scaling, self._centers
 
         def label(item: tuple[Block, np.ndarray, np.ndarray]) -> np.ndarray:
             is_seen = np.tile(item[2], (len(centers.offsets) - 1, 1))
@@ -131,6 +131,7 @@ class EnsembleGenerator(HasClient, ClassNamePrefixFeaturesOutMixin, TransformerM
         These are tables, masked values, text and times. Of an AnnData its X is read.
         """
         X = X.X if hasattr(X, "obs") else X
+        X = X.reset_index(drop=True) if hasattr(X, "reset_index") else X  # names of rows may repeat here
         kind = getattr(getattr(X, "dtype", None), "kind", "")
         is_more = hasattr(X, "columns") or np.ma.isMaskedArray(X) or kind in tuple("mMSU")
         if is_more or not (reset or self._encoding.is_plain):

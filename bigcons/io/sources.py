@@ -290,9 +290,7 @@ def array_source(array: Any, where: str, shape: Sequence[int] | None = None) -> 
     attributes = getattr(array, "attrs", {})
     fill = attributes.get("missing_value", attributes.get("_FillValue", np.nan))
     if str(fill) not in ("nan", "[nan]", "AAAAAAAA+H8="):  # as xarray writes NaN
-        raise InvalidInputError(
-            f"{where} has {fill} where a value is missing, its _FillValue; pass the array that xarray reads."
-        )
+        raise InvalidInputError(f"{where} has {fill} where a value is missing; pass the array of xarray.")
     check_matrix(shape := shape or array.shape, where)
     n_rows, width = shape
     column_bytes = (3.0 if chunks else 2.0) * dtype.itemsize  # as decoded, as read, as columns

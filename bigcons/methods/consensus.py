@@ -226,11 +226,13 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         parts = generator, clone(self._method()).set_params(n_clusters=self.n_clusters)
         seed = resolve_seed(self.random_state)
         for part in parts:
-            if part.get_params(deep=False).get("random_state", seed) is None:
-                part.set_params(random_state=seed)
+            given, is_own = part.get_params().items(), hasattr(part, "client")  # of bigcons
+            unset = sorted(n for n, v in given if v is None and n.endswith("random_state"))
+            first = seed if is_own else seed % (1 << 31)  # scikit-learn takes no larger ones
+            part.set_params(**{name: first + number for number, name in enumerate(unset)})
         parts[1]._check_n_clusters(self.n_clusters, sys.maxsize)  # before partitions are made
-        self.generator_: Any = parts[0]
-        self.consensus_: Any = parts[1]
+        self.generator_, self.consensus_ = parts
+        X = X.reset_index(drop=True) if hasattr(X, "reset_index") else X  # names of rows may repeat
         ensemble = as_ensemble(self.generator_.fit_transform(X))
         if follows and self.n_clusters == "auto":
             wider = range_for(choose_n_clusters(ensemble, random_state=seed).n_clusters)
@@ -242,9 +244,8 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         self.n_clusters_: int = self.consensus_.n_clusters_
         if self.consensus_.info.soft:
             self.memberships_: Any = self.consensus_.memberships_
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.generator_, name):
-                setattr(self, name, getattr(self.generator_, name))
+        names = [n for n in ("n_features_in_", "feature_names_in_") if hasattr(self.generator_, n)]
+        self.__dict__.update({name: getattr(self.generator_, name) for name in names})
         return self
 
     @available(_places)

@@ -40,7 +40,6 @@ def test_recovered__from_one_original_is_what_the_prototypes_found_on_theirs(nam
 
 
 def test_mcla__recovers_the_original_up_to_a_quarter():
-    """As published."""
     assert np.mean(quality("MCLA", 0.25)) >= 0.99
 
 

@@ -270,7 +270,7 @@ def test_arrays_of_netcdf_with_a_number_for_missing_values_are_refused(name, tmp
     zarr.create_array(tmp_path / "nan", data=data, attributes={name: "AAAAAAAA+H8="})
     assert values_of(Ensemble.from_labels(tmp_path / "nan")) == data.tolist()
     for source in (zarr.create_array(tmp_path / "x", data=data, attributes={name: -9999}), tmp_path / "x"):
-        with refused("has -9999 where a value is missing, its _FillValue; pass the array that xarray reads"):
+        with refused("has -9999 where a value is missing; pass the array of xarray"):
             Ensemble.from_labels(source)
 
 

@@ -104,7 +104,6 @@ def test_read__missing_numbers_of_csv_are_refused_and_missing_text_is_a_value(tm
             "in every row of column 'note'; leave it out",
         ),
         (pa.table({"x": pa.array([], type=pa.float64())}), "no rows"),
-        (pa.table({}), "no columns"),
         (pa.table({"x": [[1, 2]]}), "serve as features, 'x' \\(list"),
         (3, "of type int"),
     ],
