@@ -1154,7 +1154,7 @@ def cluster_profiles(features: Any, labels: Any, *, memory: int | str = "1GB") -
     """
     table, column = open_source(features, "features"), LabelColumn("labels", labels)
     refuse_other_rows("labels", column.row_names, table.where, table.ids or names_of_rows(features))
-    names, K = table.names or [f"f{c}" for c in range(table.n_columns)], column.n_clusters
+    names, K = table.names or [f"f{c}" for c in table.positions], column.n_clusters
     n_text = sum(kind_of(kind) == CATEGORY for kind in table.column_types() or ())
     row_bytes = 8 * table.n_columns if table.is_sparse else table.row_bytes
     rows_that_fit = rows_within(

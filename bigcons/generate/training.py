@@ -104,7 +104,7 @@ class Scheme:
         n_seen, ranges = round(self.sample * n_objects), self.ranges
         if self.repetition is not None:
             n_seen = self.repetition * n_objects // self.n_partitions
-        if self.n_clusters == "split":
+        if str(self.n_clusters) == "split":
             # the rule of Aidos and Fred's DID paper; rounding up and ending at the objects are ours
             low = math.ceil(max(math.sqrt(n_seen) / 2, n_seen / 50))
             ranges = ((min(low, n_seen), low + 20),) * 2

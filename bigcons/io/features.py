@@ -481,7 +481,7 @@ class Features:
     def _codes(self) -> list[ColumnCode]:
         """Return the codes of the columns, those of text columns after a pass over these."""
         table, codes, refusals = self.table, [], []
-        names = table.names or [f"f{c}" for c in range(table.n_columns)]
+        names = table.names or [f"f{c}" for c in table.positions]
         types: Sequence[Any] = table.column_types() or [table.dtype] * len(names)
         for c, (name, column_type) in enumerate(zip(names, types, strict=True)):
             kind = kind_of(column_type)

@@ -239,7 +239,7 @@ def test_kmeans__bounds_the_tasks_of_any_engine(wide, memory, at_once):
         ("kmeans", {"n_partitions": 0}, "n_partitions=0"),
         ("kmeans", {"n_clusters": 0}, "n_clusters=0"),
         ("kmeans", {"n_clusters": (5, 2)}, r"n_clusters\[1\]=2 is out of range; use an integer >= 5"),
-        ("kmeans", {"n_clusters": (2, 3, 4)}, "no number of clusters"),
+        ("kmeans", {"n_clusters": np.array([2, 3, 4])}, "no number of clusters"),
         ("kmeans", {"overwrite": "no"}, "overwrite='no' is not a boolean"),
         ("kmeans", {"sample": 0.0001}, "sample=0.0001 of n_objects=9000 is 1 objects, fewer than n_clusters"),
         ("kmeans", {"out": "https://example.org/e.zarr"}, "not a supported URL"),
