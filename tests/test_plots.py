@@ -514,3 +514,12 @@ def test_plots_of_one_panel__draw_into_the_axes_given():
 def test_convergence__of_a_single_point_is_refused_in_one_line(history):
     with refused(r"no curve to draw: .*, passes: [13]\)"):
         plots.convergence(history)
+
+
+def test_coassociation__no_name_of_a_cluster_hides_another():
+    truth = np.sort(np.random.default_rng(0).choice(30, p=np.arange(1, 31) / 465, size=500))
+    figure = plots.coassociation(np.repeat(truth[:, None], 4, axis=1), truth)
+    figure.draw_without_rendering()
+    boxes = [name.get_window_extent() for name in figure.axes[0].get_yticklabels()]
+    assert len(boxes) > 10
+    assert not any(one.overlaps(two) for one, two in itertools.pairwise(boxes))

@@ -1,7 +1,5 @@
 """The label matrix in memory: what it takes, what it tells, what it refuses."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -184,11 +182,6 @@ def test_append__rejects_and_changes_nothing(append, message):
     with pytest.raises(InvalidInputError, match=message):
         append(ensemble)
     assert values_of(ensemble) == [[0, 1], [1, 0]]
-
-
-def test_pickle__of_an_ensemble_in_memory():
-    ensemble = of_rows([["a", 1], [None, 2]])
-    assert values_of(pickle.loads(pickle.dumps(ensemble))) == values_of(ensemble)
 
 
 def test_repr__shows_size_and_missing_labels():
