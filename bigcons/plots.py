@@ -595,7 +595,6 @@ def partitions(ensemble: Any, *, ax: Axes | None = None) -> Figure:
     order = vat_order(1 - index)
     with one_panel(ax, 5.0, 4.0) as (figure, axes):
         draw_heat_map(axes, index[np.ix_(order, order)], "adjusted Rand index")
-        axes.set_aspect("equal")
         room = axes.bbox.height * 72 / figure.dpi / 5.5  # names, of 6 points or nearly so
         step = -(-len(order) // max(int(room), 1))
         ticks = range(0, len(order), step)

@@ -295,10 +295,10 @@ class ClusterTree:
     def _level(self, n_clusters: int, sizes: np.ndarray, threshold: float) -> int:
         """Return the fewest nodes that a cut needs for so many clusters of ``threshold`` objects.
 
-        If no cut has so many, the number of clusters.
+        If no cut has so many, for the most that a cut has.
         """
-        enough = np.flatnonzero(self._numbers(sizes, threshold) >= n_clusters)
-        return int(enough[0]) + 1 if enough.size else min(n_clusters, len(self.sizes))
+        numbers = self._numbers(sizes, threshold)
+        return int(np.argmax(numbers >= min(n_clusters, numbers.max()))) + 1
 
     def _numbers(self, sizes: np.ndarray, threshold: float) -> np.ndarray:
         """Return how many clusters of so many objects a cut into 1, 2, ... nodes has, (G,).
