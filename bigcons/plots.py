@@ -282,8 +282,8 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
         found = found.trust_rows
     if not (hasattr(found, "confidence") and hasattr(found, "clusters")):
         raise refusal(found, "bigcons.metrics.trust(ensemble, labels), or a consensus of the tree or PCC")
-    clusters, confidence, edges = found.clusters, found.confidence[:], np.linspace(0, 1, 51)
-    below = np.cumsum(np.histogram(confidence[confidence > 0], edges)[0]).astype(float)
+    clusters, confidence, edges = found.clusters, found.confidence[:], np.linspace(0, 1, 1001)
+    below = np.append(0.0, np.cumsum(np.histogram(confidence[confidence > 0], edges)[0]))
     below /= max(below[-1], 1.0)
     measures = {"confidence": "mean confidence"} | {m: m for m in ("stability", "tightness", "support")}
     table = {name: clusters[name].to_numpy() for name in ("cluster", "size", *measures)}
@@ -303,10 +303,10 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
         remark = "" if len(numbers) == len(clusters) else f", the {len(numbers)} largest of {len(clusters):,}"
         left.set_ylabel(f"cluster: number of objects{remark}")
         figure.legend(loc="outside upper left", ncols=4, handletextpad=0.1, columnspacing=1.0)
-        right.stairs(below, edges, color=PALETTE[0], linewidth=1.4, baseline=None)
+        right.step(edges, below, where="post", color=PALETTE[0], linewidth=1.4)
         is_used = below > 0
         lowest = min(0.01, 10 ** np.floor(np.log10(below[is_used].min())))
-        right.set(yscale="log", xlim=(np.floor(edges[:-1][is_used][0] * 10) / 10, 1), ylim=(lowest, 1))
+        right.set(yscale="log", xlim=(np.floor(edges[is_used.argmax() - 1] * 10) / 10, 1), ylim=(lowest, 1))
         right.yaxis.set_major_formatter(lambda y, _: f"{y:.9f}".rstrip("0").rstrip("."))
         right.grid(color=UNKNOWN, linewidth=0.6)
         right.set(xlabel="confidence", ylabel="share of objects below it")

@@ -272,10 +272,11 @@ def test_trust__draws_clusters_and_the_share_of_objects_below_each_confidence(tm
         for name, column in (("mean confidence", "confidence"), ("stability", "stability")):
             np.testing.assert_array_equal(drawn[name], found.clusters[column].to_numpy()[order])
         assert [label.get_text() for label in left.get_yticklabels()] == [f"{k}: {sizes[k]}" for k in order]
-        (steps,) = right.patches
-        values, edges, _ = steps.get_data()
-        below = [(found.confidence < edge).mean() for edge in edges[1:-1]]
+        (steps,) = right.lines
+        edges, values = steps.get_data()
+        below = [(found.confidence < edge).mean() for edge in edges[:-1]]
         np.testing.assert_allclose(values[:-1], below, atol=1e-9)
+        assert steps.get_drawstyle() == "steps-post"  # each value holds from its edge on
 
 
 @pytest.mark.parametrize("n_clusters", [3, 25])

@@ -302,6 +302,7 @@ def scratch_place(output: Output | None) -> Iterator[Place]:
 def logging_how_to_resume(out: str | os.PathLike[str], overwrite: bool) -> Iterator[None]:
     """Log how to resume if the ``with`` block fails or is interrupted with finished passes on file.
 
+    With ``overwrite``, a repeated call starts anew.
     The passes of a writer that is still at work are not the caller's to resume.
     """
     try:
@@ -309,9 +310,9 @@ def logging_how_to_resume(out: str | os.PathLike[str], overwrite: bool) -> Itera
     except StoreLockedError:
         raise
     except BaseException:
-        folder, condition = partial_folder(out), " without overwrite" if overwrite else ""
-        if Snapshots(folder, {}).exists():
-            logger.warning("What is finished is kept in %s; repeat the call%s to resume.", folder, condition)
+        folder = partial_folder(out)
+        if not overwrite and Snapshots(folder, {}).exists():
+            logger.warning("What is finished is kept in %s; repeat the call to resume.", folder)
         raise
 
 
