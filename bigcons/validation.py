@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 
 from bigcons.errors import InvalidInputError
-
-
-def without_scalars(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with numbers of Python for NumPy's scalars, whose arithmetic overflows."""
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
 
 def check_int(

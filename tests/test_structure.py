@@ -19,8 +19,8 @@ import pytest
 import bigcons as bc
 
 PACKAGE = Path(bc.__file__).parent
-CEILINGS = {"lines": 21_137, "functions": 1_690, "classes": 213, "numbers": 73, "files": 99}
-WALKS = {"array": (181, 27, 11), "store": (307, 36, 17), "features": (107, 15, 12)}
+CEILINGS = {"lines": 21_136, "functions": 1_688, "classes": 213, "numbers": 73, "files": 99}
+WALKS = {"array": (181, 27, 11), "store": (306, 36, 17), "features": (107, 15, 12)}
 """Functions, files and depth of each call, kernels left out."""
 
 OUTSIDE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE}
@@ -58,8 +58,8 @@ def is_number(node):
 def test_package__is_no_larger_than_it_was():
     sizes = [size(path) for path in PACKAGE.rglob("*.py")]
     total = {kind: sum(counts[kind] for counts in sizes) for kind in CEILINGS}
-    larger = {kind: n for kind, n in total.items() if n > CEILINGS[kind]}
-    assert larger == {}, "delete as much elsewhere, or raise CEILINGS and say in the commit for what"
+    larger = [f"{n} {kind}, ceiling {CEILINGS[kind]}" for kind, n in total.items() if n > CEILINGS[kind]]
+    assert larger == [], "delete as much elsewhere, or raise CEILINGS and say in the commit for what"
 
 
 def walk(call):

@@ -37,7 +37,7 @@ from bigcons.progress import progress
 from bigcons.run.engine import one_thread
 from bigcons.seeding import SEGMENT_ROWS, generator
 from bigcons.store.generator import Centers
-from bigcons.validation import check_int, without_scalars
+from bigcons.validation import check_int
 
 N_LANDMARKS, OBJECTS_PER_LANDMARK = 1000, 3
 """Landmarks of a set, and the fewest objects for each."""
@@ -91,14 +91,14 @@ class Scheme:
     smooth: tuple[int, ...] | None = None
     """Once known, the columns that landmarks see; None for all: see `make_pool`."""
 
-    def __post_init__(self) -> None:
-        vars(self).update(without_scalars(vars(self)))
-
     def of_objects(self, n_objects: int, chunk_rows: int) -> Scheme:
         """Return the scheme for so many objects, whose ranges end at the number that a partition sees.
 
         Raises InvalidInputError if a partition sees fewer than a range begins with, or none.
         """
+        for field, value in vars(self).items():
+            if isinstance(value, np.generic):  # whose arithmetic overflows
+                vars(self)[field] = value.item()
         check_int("n_partitions", self.n_partitions)
         check_int("n_init", self.n_init)
         n_seen, ranges = round(self.sample * n_objects), self.ranges

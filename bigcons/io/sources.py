@@ -141,8 +141,8 @@ class Source:
     @property
     def n_rows(self) -> int | None:
         """Number of rows; None while the length of any part is unknown."""
-        known = [length for length in self.lengths if length is not None]
-        return sum(known) if len(known) == len(self.lengths) else None
+        lengths: Any = self.lengths
+        return None if None in lengths else sum(lengths)
 
     def most_rows(self, n_read: int, at_most: int) -> int:
         """Return the number of rows, if it is unknown ``n_read``; above ``at_most``, all are counted."""

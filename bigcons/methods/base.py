@@ -49,7 +49,7 @@ from bigcons.store.store import data_frame, ids_first
 from bigcons.trust import confidence
 from bigcons.trust.groups import FIRST_GROUPS, TREES, Sample, n_groups_for
 from bigcons.trust.n_clusters import Search, judge, search, tree_of
-from bigcons.validation import check_flag, check_int, without_scalars
+from bigcons.validation import check_flag, check_int
 from bigcons.weights import Weights
 
 logger: logging.Logger = logging.getLogger("bigcons")
@@ -181,7 +181,9 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         """
         path = out if out is not None else self.out
         check_flag("overwrite", overwrite)
-        self.set_params(**without_scalars(self.get_params(deep=False)))
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, np.generic):  # whose arithmetic overflows
+                setattr(self, name, value.item())
         resume = check_flag("resume", self.resume) and not overwrite
         if path is not None:
             refuse_inputs(path, x, getattr(self, "pairs", None))

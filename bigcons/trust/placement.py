@@ -255,7 +255,6 @@ def independent_share(
     following = totals.round(6).argmax(axis=1)  # round: rounding settles no tie
     weights = np.ones(M) if weights is None else weights
     inverses = np.divide(1.0, weights, out=np.zeros(M), where=weights > 0)
-    fewest = 1 / max(float(weights.sum()), 1.0)
     if labels.dtype.kind == "f":
         expected, observed_variance = 0.0, 0.0
         for k in range(K):
@@ -266,7 +265,7 @@ def independent_share(
             evidence -= is_seen * (evidence.sum(axis=0) / np.maximum(is_seen.sum(axis=0), 1))
             expected += float(((evidence**2).sum(axis=0) * inverses).sum())
             observed_variance += float((evidence.sum(axis=1) ** 2).sum())
-        return float(np.clip(ratio(expected, observed_variance, 1.0), fewest, 1.0))
+        return float(np.clip(ratio(expected, observed_variance, 1.0), 1 / max(weights.sum(), 1), 1))
     evidence = own_log_rates - np.take(log_rates, following, axis=1)
     counts = np.maximum(np.add.reduceat(table, offsets[:-1], axis=1).T, 1)
     means = np.add.reduceat(table.T * evidence, offsets[:-1], axis=0) / counts
@@ -275,4 +274,4 @@ def independent_share(
     cells = np.arange(clusters.size), clusters
     observed_variance = ((incidence @ deviations)[cells] ** 2).sum()
     expected = (incidence @ np.repeat(variances, widths, axis=0))[cells].sum()
-    return float(np.clip(ratio(expected, observed_variance, 1.0), fewest, 1.0))
+    return float(np.clip(ratio(expected, observed_variance, 1.0), 1 / max(weights.sum(), 1), 1))
