@@ -226,12 +226,12 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         parts = generator, clone(self._method()).set_params(n_clusters=self.n_clusters)
         seed = resolve_seed(self.random_state)
         for part in parts:
-            given, is_own = part.get_params().items(), hasattr(part, "client")  # of bigcons
-            unset = sorted(n for n, v in given if v is None and n.endswith("random_state"))
-            first = seed if is_own else seed % (1 << 31)  # scikit-learn takes no larger ones
-            part.set_params(**{name: first + number for number, name in enumerate(unset)})
+            free = sorted(n for n, v in part.get_params().items() if v is None and n.endswith("random_state"))
+            first = seed if hasattr(part, "client") else seed % (1 << 31)  # scikit-learn takes no larger ones
+            part.set_params(**{name: first + number for number, name in enumerate(free)})
         parts[1]._check_n_clusters(self.n_clusters, sys.maxsize)  # before partitions are made
-        self.generator_, self.consensus_ = parts
+        self.generator_: Any = parts[0]
+        self.consensus_: Any = parts[1]
         X = X.reset_index(drop=True) if hasattr(X, "reset_index") else X  # names of rows may repeat
         ensemble = as_ensemble(self.generator_.fit_transform(X))
         if follows and self.n_clusters == "auto":
