@@ -95,9 +95,9 @@ def stored_kind(path: StorePath | Place) -> str | None:
     return read_head(path).kind if is_store(path) else None
 
 
-def stores_of_run(folder: Place) -> list[str]:
-    """Return the paths of the stores that `bigcons run` made in a folder."""
-    return [f"{folder / name}" for name in OF_RUN[::-1] if is_store(folder / name)]
+def stores_of_run(folder: Place, kind: str | None = None) -> list[str]:
+    """Return the paths of the stores, of this ``kind``, that `bigcons run` made in a folder."""
+    return [f"{p}" for n in OF_RUN[::-1] if n.startswith(kind or "") and is_store(p := folder / n)]
 
 
 def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
@@ -116,7 +116,7 @@ def read_head(path: StorePath | Place, kind: str | None = None) -> Head:
             content = read_json(file)
         head = content["attributes"]["bigcons"]
     except (FileNotFoundError, NotADirectoryError, LookupError, TypeError):
-        stores = stores_of_run(place)
+        stores = stores_of_run(place, kind)
         state = "is not a bigcons store, or its head is damaged" if place.exists() else "does not exist"
         fault = f"is a folder of stores; pass {' or '.join(stores)}" if stores else f"{state}; check the path"
         raise errors.StoreNotFoundError(f"{place} {fault}.", path=place) from None

@@ -538,9 +538,9 @@ def open_path(source: StorePath | File, role: str, choice: Selection) -> Source:
     if path.is_dir():
         if files := _files_in(path):
             return open_files(files, role, choice, str(path))
-        remedy = " or ".join(stores_of_run(place)) or "files, a pattern, or zarr.open_array(x)"
+        remedy = " or ".join(stores_of_run(place, "ensemble")) or "files, a pattern, or zarr.open_array(x)"
         raise InvalidInputError(
-            f"{path} is a folder without tables, or a Zarr array of version 2; pass {remedy}."
+            f"{path} is a folder without tables of its own, or a Zarr array of version 2; pass {remedy}."
         )
     if isinstance(path, Path) and name.endswith(".npy"):
         return _open_npy(path)
