@@ -289,7 +289,7 @@ def test_ids__come_with_the_least_certain_objects_and_are_compared_with_the_feat
     assert set(report.profiles.numbers["feature"].to_pylist()) == set("abcde")
     fewer = Report(stored, features=select(table, drop=["a"]), pictures=False)
     assert set(fewer.profiles.numbers["feature"].to_pylist()) == set("bcde")
-    with pytest.raises(InvalidInputError, match="of other names, or in another order"):
+    with pytest.raises(InvalidInputError, match="of different names, or in another order"):
         Report(stored, features=table.take(np.arange(40)[::-1]), pictures=False)
 
 

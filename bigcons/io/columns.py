@@ -516,7 +516,7 @@ def rows_of_ids(objects: Ids, ids: Ids, where: str) -> np.ndarray | None:
     object_ids, values = objects.hold().values, ids.hold().values
     unknown = pc.is_null(pc.index_in(values, value_set=object_ids))
     if (row := unknown.index(True).as_py()) >= 0:
-        message = f"row {row} (from 0) of {where} has {name} {_quote(values[row])}, which is no object."
+        message = f"row {row} (from 0) of {where} has {name} {_quote(values[row])}, which no object has."
         raise InvalidIdsError(message, column=name, row=row)
     rows = pc.fill_null(pc.index_in(object_ids, value_set=values), MISSING)
     return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)

@@ -578,7 +578,7 @@ class Features:
             name = like_ids[0]
             as_id = f"pass id={name!r} (--id {name}), " if self.table.ids is None else ""
             raise InvalidInputError(
-                f"{self.where} has another whole number or text in every row of column {quote(like_ids)}; "
+                f"{self.where} has different whole numbers or texts in all rows of column {quote(like_ids)}; "
                 f"{as_id}leave it out by drop= (--drop), or name all features in columns= (--columns)."
             )
         if missing:

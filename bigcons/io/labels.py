@@ -607,7 +607,7 @@ def refuse_other_rows(a: str, a_rows: Any, b: str, b_rows: Any) -> None:
         in_order = f"{a}.loc[{b}.index]" if hasattr(b_rows, "nlevels") else in_order
         remedy = f", such as {in_order}, or {a}.to_numpy() if they are"
     raise InvalidInputError(
-        f"{a} and {b} are of rows of other names, or in another order; pass them in one order{remedy}."
+        f"{a} and {b} have rows of different names, or in another order; pass them in one order{remedy}."
     )
 
 

@@ -329,7 +329,7 @@ def rows_source(rows: Sequence[Any], role: str) -> Source:
         matrix = np.empty(0)
     if matrix.ndim != 2:
         raise InvalidInputError(
-            f"{role} is a list, but no matrix; pass a list of values for each object, and of communities, "
+            f"{role} is a list, but not a matrix; pass a list of values for each object, and of communities, "
             "which are sets of objects, pandas.Series({v: c for c, vs in enumerate(x) for v in vs})."
         )
     return array_source(matrix, role)

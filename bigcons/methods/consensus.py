@@ -182,8 +182,10 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
     Notes
     -----
     ``predict``, ``transform`` and ``score`` exist if the method places new objects, as the tree and most
-    methods do. All objects count the same: there is no ``sample_weight``. Features, labels and results are in
-    memory; for larger data see `bigcons.generate.mixed` and `bigcons.consensus`.
+    methods do. They place objects that they are given as new ones, so that a few objects of the fit, whose
+    labels counted in it, can get another label than in ``labels_``. All objects count the same: there is no
+    ``sample_weight``. Features, labels and results are in memory; for larger data see
+    `bigcons.generate.mixed` and `bigcons.consensus`.
 
     Examples
     --------

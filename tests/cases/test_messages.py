@@ -20,7 +20,7 @@ from tests.support.refusals import refused
     [
         (pl.DataFrame({"a": [0, 1]}).lazy(), r"collect\(\)"),
         (pl.DataFrame, "type type, which is not a table"),
-        ([{0, 1}, {2, 3}], "no matrix"),
+        ([{0, 1}, {2, 3}], "not a matrix"),
         ([[{0, 1}], [{1, 0}]], r"all text in UTF-8 .list"),
     ],
 )

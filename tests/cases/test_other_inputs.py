@@ -352,7 +352,7 @@ def test_memberships_that_are_rounded_are_taken():
     held = Ensemble.from_memberships([rows]).read(0, 3)
     np.testing.assert_allclose(held, rows / rows.sum(axis=1, keepdims=True), rtol=1e-6)
     for rows in ([[0.5, 0.5], [1.0]], [[(0, 0.5), (1, 0.5)], [(0, 1.0), (1, 0.0)]]):
-        with refused("memberships is a list, but no matrix"):
+        with refused("memberships is a list, but not a matrix"):
             Ensemble.from_memberships([rows])
     with refused(r"have sum 0.98 and minimum 0.3; give probabilities, whose sum is within 0.01 of 1"):
         Ensemble.from_memberships([np.array([[0.3, 0.68]])])

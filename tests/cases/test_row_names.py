@@ -322,7 +322,7 @@ def test_append_partitions__joins_an_index_of_the_same_name():
     ensemble.append_partitions(pd.DataFrame({"x": [0, 1, 2]}))  # without names: in order
     ensemble.append_partitions(pd.Series([7, 8], index=["q", "r"], name="one"))
     assert [row[3:] for row in values_of(ensemble)] == [[0, None], [1, 7], [2, 8]]
-    with refused(r"row 1 .* has index 'z', which is no object", InvalidIdsError):
+    with refused(r"row 1 .* has index 'z', which no object has", InvalidIdsError):
         ensemble.append_partitions(pd.DataFrame({"y": [5, 6]}, index=["r", "z"]))
     with refused(r"2 objects but the ensemble has 3; .*or id="):
         ensemble.append_partitions(pd.DataFrame({"y": [5, 6]}))
@@ -368,7 +368,7 @@ def test_labels_of_rows_in_another_order_are_refused_beside(name, solved):
     truth = pd.Series(TRUTH, index)
     for given in (truth, TRUTH, truth.sample(frac=1, random_state=0).loc[index]):
         BESIDE[name](*solved, given)
-    with refused(r"are of rows of other names, or in another order; ") as caught:
+    with refused(r"have rows of different names, or in another order; ") as caught:
         BESIDE[name](*solved, truth.sample(frac=1, random_state=0))
     assert ".to_numpy() if they are" in str(caught.value)
 

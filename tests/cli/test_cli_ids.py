@@ -48,7 +48,7 @@ def ok(run):
 
 def test_walk__from_a_folder_of_customers_to_a_join(run, ok):
     for options, words in (
-        ("", ("another whole number or text in every row of column 'customer'", "--id")),
+        ("", ("different whole numbers or texts in all rows of column 'customer'", "--id")),
         ("--id custmer", ("no column 'custmer'", "Did you mean customer?")),
         ("--id segment", ("segment ", "is in rows")),
     ):

@@ -50,7 +50,7 @@ def test_append__of_objects_and_partitions_is_the_whole_ensemble(run, objects):
     [
         ("e.zarr objects.csv", "--objects"),
         ("e.zarr objects.csv objects.csv --objects", "pass one"),
-        ("e.zarr objects.csv --partitions", "has index 'c40', which is no object"),
+        ("e.zarr objects.csv --partitions", "has index 'c40', which no object has"),
         ("nowhere.zarr objects.csv --objects", "nowhere.zarr"),
     ],
 )

@@ -197,7 +197,7 @@ def test_features__refuse_text_that_may_be_meant_as_numbers_or_dates(column, tmp
 def test_features__refuse_a_column_of_different_whole_numbers_unless_it_is_chosen(is_text):
     rows = np.random.default_rng(0).permutation(300)
     table = pa.table({"no": [f"r{v}" for v in rows] if is_text else rows, "x": rows % 7})
-    with refused("another whole number or text in every row of column 'no'; pass id"):
+    with refused("different whole numbers or texts in all rows of column 'no'; pass id"):
         bc.generate.kmeans(table, n_partitions=2)
     for choice in ({"id": "no"}, {"drop": "no"}, {"columns": ["no", "x"]}):
         made = bc.generate.kmeans(table, n_partitions=2, **choice)

@@ -98,11 +98,11 @@ def test_read__missing_numbers_of_csv_are_refused_and_missing_text_is_a_value(tm
         (["kmeans", "f.csv"], "kmeans does not exist; check the path"),
         (
             pd.DataFrame({"id": [f"r{row}" for row in range(1001)]}),
-            "another whole number or text in every row of column 'id'; pass id='id'",
+            "different whole numbers or texts in all rows of column 'id'; pass id='id'",
         ),
         (
             bc.select(pd.DataFrame({"id": range(300), "note": [f"r{i}" for i in range(300)]}), id="id"),
-            "in every row of column 'note'; leave it out",
+            "in all rows of column 'note'; leave it out",
         ),
         (pa.table({"x": pa.array([], type=pa.float64())}), "no rows"),
         (pa.table({"x": [[1, 2]]}), "serve as features, 'x' \\(list"),

@@ -76,8 +76,8 @@ KINDS = "neither all whole numbers nor all text"
     [
         ([[1.5]], "partition 'p0' has label 1.5"),
         ([[np.inf]], "partition 'p0' has label inf"),
-        *((x, "is a list, but no matrix") for x in ([[0, 1], [0]], [[0, 1], 7], [], [[0, 1], "ab"], [0, 1])),
-        *((x, r"no matrix; .* pandas\.Series\({v: c for c, vs in") for x in (["a", "b"], [{0, 1}, {2}])),
+        *((x, "a list, but not a matrix") for x in ([[0, 1], [0]], [[0, 1], 7], [], [[0, 1], "ab"], [0, 1])),
+        *((x, r"not a matrix; .* pandas\.Series\({v: c for c, vs in") for x in (["a", "b"], [{0, 1}, {2}])),
         ([[]], r"empty, shape \(0, 0\)"),
         (np.empty((0, 3)), r"empty, shape \(0, 3\)"),
         ([[0, -1], [1, None]], "partition 'p1' has no labels"),

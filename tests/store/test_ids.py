@@ -78,7 +78,7 @@ def test_append__keeps_ids_in_step(place, tmp_path):
     assert ensemble.ids.tolist() == NAMES
     more = pa.table({"who": NAMES, "new": LABELS[:, 0]})
     other = more.set_column(0, "who", pa.array([*NAMES[:7], "zed", *NAMES[8:]]))
-    with refused(r"row 7 .* has who 'zed', which is no object", InvalidIdsError):
+    with refused(r"row 7 .* has who 'zed', which no object has", InvalidIdsError):
         ensemble.append_partitions(other, id="who")
     with refused(r"who of labels is int64 but the ids of the objects are text", InvalidIdsError):
         ensemble.append_partitions(more.set_column(0, "who", pa.array(range(N_OBJECTS))), id="who")
