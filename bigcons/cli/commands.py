@@ -214,8 +214,7 @@ def run(
     if is_made and is_auto:  # perhaps for the number that partitions of the first scheme show, see below
         most = bc.Ensemble.open(ensemble_path).provenance.get("n_clusters", (2, 0))[1]
         scheme = scheme_for(most // MOST_PER_CLUSTER) if most > scheme.ranges[0][1] else scheme
-    limits = options["memory"], options["client"]
-    checks = [] if is_made else [partial(check_memory, data, scheme, *limits)]
+    checks = [] if is_made else [partial(check_memory, data, scheme, options["memory"], options["client"])]
     if overwrite or not is_store(consensus_path):
         planned = PlannedEnsemble(ensemble_path, data.n_objects, scheme.draw_numbers())
         checks.append(partial(model.check_plan, planned, consensus_path))

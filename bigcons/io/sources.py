@@ -141,8 +141,7 @@ class Source:
     @property
     def n_rows(self) -> int | None:
         """Number of rows; None while the length of any part is unknown."""
-        lengths: Any = self.lengths
-        return None if None in lengths else sum(lengths)
+        return None if None in self.lengths else sum(self.lengths)  # type: ignore[arg-type]
 
     def most_rows(self, n_read: int, at_most: int) -> int:
         """Return the number of rows, if it is unknown ``n_read``; above ``at_most``, all are counted."""

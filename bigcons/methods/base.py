@@ -566,9 +566,11 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
         least = runs.TINY * n_objects / K
         surplus = K - int(np.count_nonzero(results.sizes >= least))
         if least >= 2 and surplus >= max(2, K / 3):
+            is_chosen = hasattr(self, "n_clusters_choice_") and hasattr(self, "min_size")
+            join = f"min_size={math.ceil(least)} joins them to others"
             warn_user(
                 f"{surplus:,} of {K:,} clusters hold fewer than {math.ceil(least):,} of {n_objects:,} "
-                f"objects each; n_clusters={K - surplus} may be enough.",
+                f"objects each; {join if is_chosen else f'n_clusters={K - surplus} may be enough'}.",
                 errors.SurplusClustersWarning,
             )
 
