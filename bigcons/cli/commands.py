@@ -223,9 +223,9 @@ def run(
     settings: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
     ensemble = make_partitions(data, scheme, **settings)
     if is_auto and scheme.n_clusters is None:
-        wider = scheme_for(bc.choose_n_clusters(ensemble_path, **options).n_clusters)
-        if wider.ranges[0][1] > scheme.ranges[0][1]:
-            ensemble = make_partitions(data, wider, **settings | {"overwrite": True})
+        chosen = bc.choose_n_clusters(ensemble_path, **options).n_clusters
+        if range_for(chosen, is_found=True):
+            ensemble = make_partitions(data, scheme_for(chosen), **settings | {"overwrite": True})
     generated = time.perf_counter()
     release_unused()
     with cli.report_finished(consensus_path, "run", overwrite) as is_there:

@@ -199,13 +199,14 @@ class Scheme:
         return np.array([self.draw(u)[1] for u in range(self.n_partitions)], np.int64)
 
 
-def range_for(n_clusters: Any) -> tuple[int, int] | None:
+def range_for(n_clusters: Any, *, is_found: bool = False) -> tuple[int, int] | None:
     """Return the numbers of clusters of partitions for a consensus of so many; None for the default ones.
 
-    A partition that has fewer clusters than the consensus joins some of its clusters.
+    A partition that has fewer clusters than the consensus joins some of its clusters. A number that default
+    partitions showed, ``is_found``, takes others only if these have more clusters.
     """
     highest = MOST_PER_CLUSTER * int(n_clusters) if isinstance(n_clusters, (int, np.integer)) else 0
-    return (2, highest) if highest >= Scheme.ranges[0][1] else None
+    return (2, highest) if highest >= Scheme.ranges[0][1] + is_found else None
 
 
 def check_range(n_clusters: Any) -> tuple[int, int]:

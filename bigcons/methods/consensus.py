@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from bigcons.errors import InvalidInputError, UnknownMethodError, nearest
-from bigcons.generate.training import Scheme, range_for
+from bigcons.generate.training import range_for
 from bigcons.generate.transformer import EnsembleGenerator
 from bigcons.methods import METHODS
 from bigcons.methods.base import ConsensusClusterer, available
@@ -237,8 +237,8 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         X = X.reset_index(drop=True) if hasattr(X, "reset_index") else X  # names of rows may repeat
         ensemble = as_ensemble(self.generator_.fit_transform(X))
         if follows and self.n_clusters == "auto":
-            wider = range_for(choose_n_clusters(ensemble, random_state=seed).n_clusters)
-            if wider is not None and wider[1] > Scheme.ranges[0][1]:
+            chosen = choose_n_clusters(ensemble, random_state=seed).n_clusters
+            if wider := range_for(chosen, is_found=True):
                 ensemble = as_ensemble(self.generator_.set_params(n_clusters=wider).fit_transform(X))
         ensemble.provenance["generator"] = type(generator).__name__  # of which no partition can be left out
         self.consensus_.fit(ensemble)
