@@ -7,7 +7,7 @@ import pytest
 
 from bigcons.disk import commit
 from bigcons.disk.places import place_of
-from bigcons.errors import StoreError, StoreExistsError, StoreNotFoundError
+from bigcons.errors import StoreError, StoreExistsError
 from tests.support.refusals import refused
 from tests.support.stores import names_in
 
@@ -108,15 +108,8 @@ def test_new_store__clears_what_a_killed_writer_left(tmp_path):
 
 
 def test_commit__takes_numpy_values(tmp_path):
-    made = {"a": np.int64(3), "b": np.arange(2), "c": tmp_path}
-    commit.write_head(place_of(tmp_path), "pairs", made)
+    commit.write_head(place_of(tmp_path), "pairs", {"a": np.int64(3), "b": np.arange(2), "c": tmp_path})
     assert commit.read_head(tmp_path).body == {"a": 3, "b": [0, 1], "c": str(tmp_path)}
-
-
-def test_read_head__distinguishes_kinds(tmp_path):
-    make_store(tmp_path / "s", 1)
-    with pytest.raises(StoreNotFoundError, match="is a table of pairs; an ensemble of partitions is needed"):
-        commit.read_head(tmp_path / "s", "ensemble")
 
 
 def test_read_head__rejects_every_changed_byte(tmp_path):

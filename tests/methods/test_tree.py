@@ -13,7 +13,7 @@ from bigcons.errors import MemoryBudgetError, SurplusClustersWarning, UnlabeledO
 from bigcons.metrics import adjusted_rand, reliability, trust
 from bigcons.run.engine import SerialEngine, ThreadsEngine
 from bigcons.trust.groups import Sample
-from bigcons.trust.placement import Placement, random_half
+from bigcons.trust.placement import Placement, independent_share, random_half
 from bigcons.weights import Weights
 from tests.naive import tree as naive
 from tests.naive.overlaps import incidence
@@ -361,3 +361,9 @@ def test_min_size__takes_clusters_further_down_the_tree_for_ones_that_are_too_sm
     assert np.bincount(plain.labels_)[-1] == 3
     assert sized.n_clusters_ == 5
     assert adjusted_rand(classes[:-3], sized.labels_[:-3]) > 0.97
+
+
+def test_temperature__is_at_least_that_of_one_partition():
+    sample = np.tile([[0], [0], [1], [1], [1]], 4), np.array([0, 0, 0, 1, 1]), np.arange(0, 9, 2)
+    table = np.tile(np.eye(2), 4)  # has no error, though the sample has one in all partitions
+    assert independent_share(*sample, table, *2 * [np.log(table.T * 0.8 + 0.1)]) == 0.25

@@ -171,6 +171,7 @@ def test_cut__of_the_number_recommended_passes_over_outliers(six):
     assert sizes.size == 6
     assert sizes.min() >= 5
     np.testing.assert_array_equal(found, tree.cut(6))
+    assert (np.diff([tree.cut(k).max() for k in range(1, 99)]) >= 0).all()
     table = tree.table().to_pydict()
     assert 1 in table["smaller"][: table["n_clusters"].index(6)]
     for K in (2, 4, 6, 8):
