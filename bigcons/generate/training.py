@@ -626,9 +626,9 @@ def embedding(points: Any, landmarks: np.ndarray, n_vectors: int) -> tuple[np.nd
             nearest[first:last] = closest
             squares[first:last] = lengths[:, None] + 2 * np.take_along_axis(distances, closest, axis=1)
         np.maximum(squares, 0.0, out=squares)
-        scale = np.sqrt(squares).mean()
+        widths = 2 * np.sqrt(squares).mean(axis=1) ** 2
         squares -= squares.min(axis=1)[:, None]
-        weights = np.exp(-squares / (2 * scale**2 or 1.0))
+        weights = np.exp(-squares / np.where(widths > 0, widths, 1.0)[:, None])
         weights /= weights.sum(axis=1)[:, None]
         starts = np.arange(0, n * n_nearest + 1, n_nearest)
         graph = csr_array((weights.ravel(), nearest.ravel(), starts), (n, p))

@@ -8,10 +8,10 @@ def embedding(points, landmarks, n_nearest=5):
     points, landmarks = np.asarray(points, float), np.asarray(landmarks, float)
     distances = np.array([[np.sqrt(((x - z) ** 2).sum()) for z in landmarks] for x in points])
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :n_nearest]
-    scale = np.mean([distances[i, chosen].mean() for i, chosen in enumerate(nearest)])
     B = np.zeros_like(distances)
     for i, chosen in enumerate(nearest):
-        B[i, chosen] = np.exp(-(distances[i, chosen] ** 2) / (2 * scale**2))
+        scale = distances[i, chosen].mean()
+        B[i, chosen] = np.exp(-(distances[i, chosen] ** 2) / (2 * scale**2)) if scale else 1.0
         B[i] /= B[i].sum()
     alike = B.T @ B
     degrees = alike.sum(axis=1)
