@@ -828,15 +828,6 @@ def compactness(features: object, labels: Any, *, client: object = None) -> floa
 # Of memberships
 
 
-def refuse_without_memberships(model: Any) -> None:
-    """Raise InvalidInputError for a clusterer that has no memberships, or an ensemble."""
-    if not hasattr(model, "memberships_"):
-        remedy = "fit it first" if hasattr(model, "fit") else "pass a consensus that was made of it"
-        if hasattr(model, "labels_"):
-            remedy = "it finds labels alone: use a soft method, such as ConsensusTree or PCC"
-        raise InvalidInputError(f"{type(model).__name__} has no memberships_; {remedy}.")
-
-
 class MembershipRows:
     """Memberships read by blocks in float64, zero for objects of a consensus or model in no cluster."""
 
@@ -845,8 +836,11 @@ class MembershipRows:
         self.name: str = name
         self._source = memberships = stored_result(memberships)
         self.labels: Any = None
-        if hasattr(memberships, "fit") or hasattr(memberships, "n_partitions"):
-            refuse_without_memberships(memberships)
+        if hasattr(type(memberships), "fit") or hasattr(memberships, "n_partitions"):
+            if not hasattr(memberships, "memberships_"):
+                remedy = "it finds labels alone: use a soft method, such as ConsensusTree or PCC"
+                remedy = remedy if hasattr(memberships, "labels_") else "pass a consensus that was made of it"
+                raise InvalidInputError(f"{type(memberships).__name__} has no memberships_; {remedy}.")
             self.labels, rows = memberships.labels_, memberships.memberships_
         elif isinstance(memberships, Consensus):
             self.labels, rows = memberships.label_rows, memberships.membership_rows

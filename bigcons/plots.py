@@ -129,27 +129,21 @@ def largest(sizes: np.ndarray, limit: int) -> np.ndarray:
     return np.argsort(-sizes, kind="stable")[: min(limit, int(np.count_nonzero(sizes)))]
 
 
-def ensemble_of(ensemble: Any) -> Any:
-    """Return the ensemble to draw, opened; raise InvalidInputError for a consensus."""
-    from bigcons.store.ensemble import as_ensemble
-
-    if hasattr(ensemble, "fit") or hasattr(ensemble, "read_labels"):
-        kind = type(ensemble).__name__
-        raise InvalidInputError(f"{kind} keeps no partitions; pass the ensemble that it was made of.")
-    return as_ensemble(ensemble)
-
-
 def refusal(value: Any, remedy: str) -> InvalidInputError:
     """Return the error that something cannot be drawn, and what to pass."""
     return InvalidInputError(f"{type(value).__name__} cannot be drawn so; pass {remedy}.")
 
 
-def trust_of(result: Any) -> Any:
-    """Return the `Trust` of a clusterer or of a Consensus; raise InvalidInputError if there is none."""
-    try:
-        return result.trust if hasattr(type(result), "trust_rows") else result.trust_
-    except AttributeError as error:
-        raise InvalidInputError(str(error)) from None
+def trust_of(result: Any, remedy: str = "a consensus of the tree or PCC, which has confidences") -> Any:
+    """Return the `Trust` of a clusterer or Consensus, unread; raise InvalidInputError if there is none."""
+    result = stored_result(result)
+    for name in ("trust_rows", "trust_"):
+        if hasattr(type(result), name):
+            try:
+                return getattr(result, name)
+            except AttributeError as error:
+                raise InvalidInputError(str(error)) from None
+    raise refusal(result, remedy)
 
 
 # Curves and points
@@ -171,6 +165,7 @@ def convergence(consensus: Any) -> Figure:
     >>> figure = bc.plots.convergence(bc.MixtureModel(6, random_state=0).fit(ensemble))
     >>> figure.savefig("convergence.png")
     """
+    consensus = stored_result(consensus)
     history = getattr(consensus, "history_", getattr(consensus, "history", consensus))
     history = history if isinstance(history, Mapping) else {}
     unit = "step" if "step" in history else "pass"
@@ -228,6 +223,7 @@ def n_clusters(choice: Any) -> Figure:
     >>> figure = bc.plots.n_clusters(choice)
     >>> figure.savefig("n_clusters.png")
     """
+    choice = stored_result(choice)
     stored = getattr(choice, "tree", None)  # a Consensus keeps the choice with the tree
     choice = getattr(stored, "choice", getattr(choice, "n_clusters_choice_", choice))
     if not hasattr(choice, "runner_up"):
@@ -277,11 +273,8 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     >>> figure = bc.plots.trust(bc.metrics.trust(ensemble, model))
     >>> figure.savefig("trust.png")
     """
-    found = trust_of(found) if hasattr(type(found), "trust_") else found
-    if hasattr(type(found), "trust_rows"):
-        found = found.trust_rows
     if not (hasattr(found, "confidence") and hasattr(found, "clusters")):
-        raise refusal(found, "bigcons.metrics.trust(ensemble, labels), or a consensus of the tree or PCC")
+        found = trust_of(found, "bigcons.metrics.trust(ensemble, labels), or a consensus of the tree or PCC")
     clusters, confidence, edges = found.clusters, found.confidence[:], np.linspace(0, 1, 1001)
     below = np.append(0.0, np.cumsum(np.histogram(confidence[confidence > 0], edges)[0]))
     below /= max(below[-1], 1.0)
@@ -331,7 +324,7 @@ def reliability(found: Any, truth: Any = None) -> Figure:
     if truth is not None:
         from bigcons.metrics import reliability as judge
 
-        found = judge(truth, found, trust_of(found).confidence)
+        found = judge(truth, found, trust_of(found).confidence[:])
     curves: Mapping[str, Any] = found if isinstance(found, Mapping) else {"": found}
     for curve in curves.values():
         if not hasattr(curve, "accuracy"):
@@ -388,8 +381,9 @@ def scatter(
         )
     refuse_other_rows("coordinates", names_of_rows(coordinates), "consensus", names_of_rows(consensus))
     rows = sample_rows(len(points), n_objects, random_state)
+    consensus = stored_result(consensus)
     has_trust = getattr(consensus, "has_trust", hasattr(consensus, "trust_"))
-    confidence = np.asarray(trust_of(consensus).confidence) if has_trust else np.ones(len(points))
+    confidence = trust_of(consensus).confidence[:] if has_trust else np.ones(len(points))
     points, labels, alpha = points[rows], labels[rows], 0.15 + 0.85 * confidence[rows]
     with one_panel(ax, 5.6, 4.4) as (figure, axes):
         from matplotlib.colors import to_rgba_array
@@ -518,8 +512,9 @@ def coassociation(
     from bigcons.coassociation.counts import dense_of_rows
     from bigcons.contingency import refuse_other_objects
     from bigcons.metrics import vat_order
+    from bigcons.store.ensemble import as_ensemble
 
-    ensemble = ensemble_of(ensemble)
+    ensemble = as_ensemble(ensemble)
     rows = sample_rows(ensemble.n_objects, n_objects, random_state)
     clusters = None
     if labels is not None:
@@ -587,8 +582,9 @@ def partitions(ensemble: Any, *, ax: Axes | None = None) -> Figure:
     >>> figure.savefig("partitions.png")
     """
     from bigcons.metrics import partition_similarity, vat_order
+    from bigcons.store.ensemble import as_ensemble
 
-    ensemble = ensemble_of(ensemble)
+    ensemble = as_ensemble(ensemble)
     index, references = partition_similarity(ensemble)
     index = index[references]
     np.fill_diagonal(index, 1.0)
@@ -800,6 +796,7 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
     >>> figure.savefig("tree.png")
     """
     if not hasattr(tree, "merges"):  # a consensus, which keeps the tree where its number was chosen
+        tree = stored_result(tree)
         tree = getattr(tree, "tree_", getattr(tree, "tree", tree))
     if not hasattr(tree, "merges"):
         raise refusal(

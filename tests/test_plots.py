@@ -14,8 +14,10 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
 from scipy import stats
+from sklearn.cluster import KMeans
+from sklearn.preprocessing import FunctionTransformer
 
-from bigcons import HBGF, MCLA, ConsensusTree, choose_n_clusters, consensus_tree, plots
+from bigcons import HBGF, MCLA, ConsensusClustering, ConsensusTree, Report, choose_n_clusters, consensus_tree, plots
 from bigcons.errors import InvalidInputError, UnlabeledObjectsWarning
 from bigcons.metrics import cluster_overlap, reliability, trust, vat_order
 from bigcons.store.consensus import Consensus
@@ -296,22 +298,26 @@ def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_pat
     truth, labels = three_groups()
     model = ConsensusTree("auto", random_state=0).fit(labels, out=tmp_path / "c.zarr")
     store, fixed = Consensus.open(tmp_path / "c.zarr"), MCLA(3, random_state=0).fit(labels)
+    whole = ConsensusClustering("auto", generator=FunctionTransformer(), random_state=0).fit(labels)
     ensemble, soft = Ensemble.from_labels(labels), some_memberships()
     of_consensuses = (plots.memberships, plots.cluster_graph, plots.trust, plots.tree, plots.n_clusters,
                       plots.convergence, partial(plots.reliability, truth=truth))  # fmt: skip
-    for found in (model, store):
-        for draw in (plots.coassociation, plots.partitions):
-            with pytest.raises(InvalidInputError, match="keeps no partitions; pass the ensemble"):
+    for found in (model, store, whole):
+        assert Report(found, pictures=False).tree.choice.n_clusters == 3
+        for draw in (plots.coassociation, plots.partitions, ConsensusTree(2).fit, lambda x: trust(x, labels)):
+            with refused("keeps no partitions; pass the ensemble"):
                 draw(found)
         for draw in of_consensuses:
             if draw in (plots.cluster_graph, plots.convergence):  # the clusters share nothing, after one pass
-                with pytest.raises(InvalidInputError, match=r"there is no (graph|curve) to draw"):
+                with refused(r"there is no (graph|curve) to draw"):
                     draw(found)
             else:
                 assert draw(found).axes
-    for draw in of_consensuses[:-1]:
-        with refused(r"Ensemble (cannot be drawn so|has no memberships_); pass "):
+    for draw in (*of_consensuses, Report):
+        with refused(r"Ensemble(, and no| cannot be drawn so; pass | has no memberships_; pass )"):
             draw(ensemble)
+        with refused("MCLA is not fitted"):
+            draw(MCLA(3))
     hard = HBGF(3, random_state=0).fit(labels)
     for draw, given, words in (
         (plots.tree, fixed, "MCLA cannot be drawn so; pass bigcons.consensus_tree"),
@@ -320,7 +326,7 @@ def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_pat
         (plots.cluster_graph, hard, "HBGF has no memberships_; it finds labels alone: use a"),
         (plots.reliability, truth, "ndarray cannot be drawn so; pass .*reliability"),
         (plots.reliability, model, "or a model and the truth"),
-        (plots.trust, MCLA(3), "not fitted"),
+        (Report, KMeans(3).fit(some_memberships()), "KMeans, and no result of bigcons; pass a Consensus"),
         (plots.trust, fixed, "has no trust_; compute it by bigcons.metrics.trust"),
         (plots.trust, labels, r"ndarray cannot be drawn so; pass bigcons\.metrics\.trust"),
         (plots.convergence, {"pass": [1]}, "has 'pass' or 'step', and 'objective'"),

@@ -63,7 +63,7 @@ def test_report__tells_clusters_by_falling_size_and_the_least_certain_objects(to
     np.testing.assert_allclose(report.clusters["share"], sizes[shown] / 298)
     order = np.lexsort((np.arange(300), np.where(classes >= 0, found.confidence, np.inf)))[:20]
     assert report.least_certain["object"].to_pylist() == order.tolist()
-    for name, values in (("cluster", classes), ("second_label", found.second_labels)):
+    for name, values in (("cluster", classes), ("second_labels", found.second_labels)):
         assert report.least_certain[name].to_pylist() == values[order].tolist()
     assert report.facts["mean confidence"] == pytest.approx(found.confidence[2:].mean(dtype=float))
     assert report.facts["seconds in passes"] == 2.0

@@ -612,19 +612,24 @@ def refuse_other_rows(a: str, a_rows: Any, b: str, b_rows: Any) -> None:
 
 
 def stored_result(result: Any) -> Any:
-    """Return the `Consensus` of a fitted clusterer whose result is stored; anything else stays."""
-    return getattr(result, "_stored", None) or result
+    """Return the `Consensus` of a fitted clusterer whose result is stored; anything else stays.
+
+    In place of a `ConsensusClustering` stands the method that it has fitted. Raises InvalidInputError for a
+    clusterer that is not fitted.
+    """
+    result = getattr(result, "consensus_", result)
+    result = getattr(result, "_stored", None) or result
+    if hasattr(type(result), "fit") and not hasattr(result, "labels_"):
+        raise InvalidInputError(f"{type(result).__name__} is not fitted; call fit first.")
+    return result
 
 
 def labels_of(result: Any) -> Any:
     """Return the labels ``(n_objects,)`` of a fitted clusterer or a `Consensus`, or labels as given.
 
-    Labels of a store are read when sliced.
-    Raises InvalidInputError for a clusterer that is not fitted, and for an ensemble.
+    Labels of a store are read when sliced. Raises InvalidInputError for an ensemble.
     """
     result = stored_result(result)
-    if hasattr(result, "fit") and not hasattr(result, "labels_"):
-        raise InvalidInputError(f"{type(result).__name__} is not fitted; call fit first.")
     if hasattr(result, "n_partitions") and not hasattr(result, "fit"):
         raise InvalidInputError(
             f"an {type(result).__name__} has no labels of a consensus; pass one that was made of it."

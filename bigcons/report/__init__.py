@@ -85,7 +85,7 @@ class Report:
         ``share``.
     least_certain : pyarrow.Table or None
         The 20 objects of lowest confidence: ``object``, its row; its ``id``, if it has one; ``cluster``;
-        ``confidence``; and, if known, ``second_label`` and ``second_confidence``.
+        ``confidence``; and, if known, ``second_labels`` and ``second_confidence``.
     partitions : pyarrow.Table or None
         The columns of `Trust.partitions` and of `bigcons.metrics.partition_agreement`, where known.
     profiles : ClusterProfiles or None
@@ -253,9 +253,9 @@ class _Source:
     def __init__(self, consensus: Any) -> None:
         if isinstance(consensus, (str, os.PathLike)):
             consensus = Consensus.open(consensus)
-        self.consensus: Any = consensus
+        self.consensus: Any = stored_result(consensus)
+        consensus = self.consensus
         self.tree: ClusterTree | None = getattr(consensus, "tree_", None)
-        consensus = stored_result(consensus)
         if isinstance(consensus, Consensus):
             self.name, self.labels, self.tree = consensus.path, consensus.label_rows, consensus.tree
             self.method = str(consensus.parameters.get("method", "Consensus"))
@@ -264,7 +264,7 @@ class _Source:
             self.trust = consensus.trust_rows if consensus.has_trust else None
             self.history, self.results = consensus.history, consensus.results
             self.parameters, self.provenance = consensus.parameters, consensus.provenance
-        elif hasattr(consensus, "labels_"):
+        elif hasattr(consensus, "history_"):
             self.name, self.labels, self.method = "in memory", consensus.labels_, type(consensus).__name__
             rows = self.memberships = getattr(consensus, "memberships_", None)
             self.n_clusters = int(self.labels.max(initial=0)) + 1 if rows is None else rows.shape[1]
@@ -272,11 +272,8 @@ class _Source:
             self.history, self.results = consensus.history_, fit_results(consensus)
             self.parameters, self.provenance = consensus.get_params(deep=False), {}
         else:
-            kind = type(consensus).__name__
-            raise InvalidInputError(
-                f"consensus is {kind} without labels_; pass a Consensus, its path, or a fitted method.",
-                parameter="consensus",
-            )
+            words = f"consensus is {type(consensus).__name__}, and no result of bigcons; pass a Consensus, "
+            raise InvalidInputError(f"{words}its path, or a fitted method.", parameter="consensus")
         self.n_objects = self.labels.shape[0]
 
     @property
@@ -314,7 +311,7 @@ class _Counts:
             lowest = labeled[np.lexsort((labeled, confidence))[:N_LISTED]]
             columns = {"object": block.start + lowest, "cluster": labels[lowest].astype(np.int64)}
             for name, values in scores.items():
-                columns["second_label" if name == "second_labels" else name] = values[lowest]
+                columns[name] = values[lowest]
             table = pa.table(columns)
             table = table if self.least_certain is None else pa.concat_tables([self.least_certain, table])
             self.least_certain = table.sort_by(order).slice(0, N_LISTED)
@@ -427,7 +424,7 @@ def _list(words: list[str], limit: int) -> str:
 _NAMES = {
     "adjusted_rand": "adjusted Rand", "nmi": "NMI", "n_labeled": "objects", "n_clusters": "clusters",
     "size": "objects", "false_join_rate": "false-join rate", "n_passes": "passes", "n_steps": "steps",
-    "second_label": "second cluster", "second_confidence": "its confidence",
+    "second_labels": "second cluster", "second_confidence": "its confidence",
     "has_structure": "clear structure", "n_told_apart": "clusters supported by the data",
     "overall": "all objects", "overall_share": "all objects", "feature": "column",
 }  # fmt: skip
@@ -441,7 +438,7 @@ def name_of(column: str) -> str:
 def cell(column: str, value: Any) -> str:
     """Return a value of a column for people."""
     is_none = value is None or (isinstance(value, float) and isnan(value))
-    if is_none or (column in ("nearest", "second_label") and value == -1):
+    if is_none or (column in ("nearest", "second_labels") and value == -1):
         return "\N{EN DASH}"
     if isinstance(value, bool):
         return "yes" if value else "no"

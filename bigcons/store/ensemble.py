@@ -628,6 +628,9 @@ def as_ensemble(
         if x.is_soft and not soft:
             raise errors.SoftEnsembleError()
         return x
+    if hasattr(type(x), "fit") or hasattr(type(x), "read_labels"):
+        words = "keeps no partitions; pass the ensemble that it was made of."
+        raise errors.InvalidInputError(f"{type(x).__name__} {words}")
     if values is None:
         return Ensemble.from_labels(x)
     table = _table_of(x, are_objects=True, with_ids=with_ids)
