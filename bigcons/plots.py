@@ -1,8 +1,9 @@
 """Figures of ensembles and of their consensus.
 
-Every function returns a matplotlib ``Figure`` that is not registered with pyplot and shows itself in Jupyter;
-save it with ``figure.savefig``. A function with one panel draws into the ``Axes`` that ``ax`` gives, and
-returns their figure. The first twelve colors are safe for color-blind readers; clusters have numbers, too.
+Every function returns a matplotlib ``Figure`` that is not registered with pyplot, so that it is freed with its
+last name and shown once, by itself, in Jupyter; save it with ``figure.savefig``. To see it in a window, call
+``pyplot.figure(figure)``, which Matplotlib 3.11 has, and ``pyplot.show()``. A function with one panel draws
+into the ``Axes`` that ``ax`` gives, such as ``pyplot.gca()``, and returns their figure. The first twelve colors are safe for color-blind readers; clusters have numbers, too.
 """
 
 from __future__ import annotations
@@ -213,7 +214,8 @@ def n_clusters(choice: Any) -> Figure:
     which falls when a cluster is cut, and how far halves of the partitions agree on the number. The lower
     panel has the lifetime of each number, the evidence (the lifetime times the agreement), and the evidence
     with an eighth of the quality, which decides. A number is clear if it has more evidence than a single
-    cluster, the dotted line (`NClustersChoice`). Each panel has its own scale.
+    cluster, the dotted line (`NClustersChoice`). Each panel has its own scale. Both end at 15 clusters, or at
+    twice the recommended number and the runner-up, even if more were compared.
 
     Examples
     --------
@@ -229,6 +231,7 @@ def n_clusters(choice: Any) -> Figure:
     if not hasattr(choice, "runner_up"):
         raise refusal(choice, "bigcons.choose_n_clusters(ensemble), or a consensus with n_clusters='auto'")
     table = choice.table | {"evidence": evidence(choice.table), "merit": merit(choice.table)}
+    is_shown = table["n_clusters"] <= max(2 * choice.n_clusters, 2 * (choice.runner_up or 0), 15)
     panels = (
         {"distinctness": "distinctness of the least distinct two", "agreement": "agreement of halves"},
         {"lifetime": "lifetime", "evidence": "evidence", "merit": "with quality, which decides"},
@@ -237,7 +240,7 @@ def n_clusters(choice: Any) -> Figure:
         for axes, curves in zip(figure.subplots(2, sharex=True), panels, strict=True):
             lines = zip(curves.items(), PALETTE, (":", "-", "--"), strict=False)
             for (name, words), color, line in lines:
-                x, y = table["n_clusters"], table[name]
+                x, y = table["n_clusters"][is_shown], table[name][is_shown]
                 axes.plot(x, y, line, color=color, marker="o", markersize=3, linewidth=1.2, label=words)
             for number, line in ((choice.n_clusters, "-"), (choice.runner_up, "--")):
                 if number is not None:
@@ -250,7 +253,8 @@ def n_clusters(choice: Any) -> Figure:
         doubt = "" if choice.is_clear else ", but none stands out"
         figure.suptitle(f"{count_in_words(choice.n_clusters)} recommended{doubt}{second}", fontsize=10)
         axes.locator_params(axis="x", integer=True, min_n_ticks=1)
-        axes.set_xlabel("number of clusters")
+        more = "" if is_shown.all() else f" (compared: up to {table['n_clusters'][-1]})"
+        axes.set_xlabel(f"number of clusters{more}")
     return figure
 
 

@@ -361,17 +361,20 @@ def test_plots__show_themselves_and_leave_global_state_alone():
     subprocess.run([sys.executable, "-c", code, os.devnull], check=True)
 
 
-def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up():
-    choice = choose_n_clusters(three_groups()[1], random_state=0)
+@pytest.mark.parametrize("k_range", [None, (1, 40)])
+def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up(k_range):
+    choice = choose_n_clusters(three_groups()[1], k_range=k_range, random_state=0)
     figure = plots.n_clusters(choice)
+    n_shown = np.count_nonzero(choice.table["n_clusters"] <= 15)
     above, below = figure.axes
     curves = {line.get_label(): line for line in above.lines + below.lines}
-    np.testing.assert_array_equal(curves["lifetime"].get_ydata(), choice.table["lifetime"])
+    np.testing.assert_array_equal(curves["lifetime"].get_ydata(), choice.table["lifetime"][:n_shown])
     np.testing.assert_array_equal(
-        curves["distinctness of the least distinct two"].get_ydata(), choice.table["distinctness"]
+        curves["distinctness of the least distinct two"].get_ydata(), choice.table["distinctness"][:n_shown]
     )
     decides = curves["with quality, which decides"].get_ydata()
     assert choice.table["n_clusters"][np.argmax(decides)] == choice.n_clusters
+    assert below.get_xlabel() == "number of clusters" + " (compared: up to 40)" * (k_range is not None)
     low, high = below.get_ylim()
     assert low < decides.min() <= decides.max() < high
     marked = {line.get_xdata()[0] for line in above.lines if len(line.get_xdata()) == 2}
