@@ -64,8 +64,8 @@ class Soft(MixtureModel):
 class PlacesElsewhere(MixtureModel):
     """Places new objects by its store otherwise than in memory."""
 
-    def take_placing(self, consensus, ensemble):
-        super().take_placing(consensus, ensemble)
+    def _take_placing(self, consensus, ensemble):
+        super()._take_placing(consensus, ensemble)
         self._order = self._order[::-1].copy()
 
 

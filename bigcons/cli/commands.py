@@ -217,7 +217,7 @@ def run(
     checks = [] if is_made else [partial(check_memory, data, scheme, options["memory"], options["client"])]
     if overwrite or not is_store(consensus_path):
         planned = PlannedEnsemble(ensemble_path, data.n_objects, scheme.draw_numbers())
-        checks.append(partial(model.check_plan, planned, consensus_path))
+        checks.append(partial(model._check_plan, planned, consensus_path))
     check_all(checks)
     began = time.perf_counter()
     settings: dict[str, Any] = {**options, "out": ensemble_path, "overwrite": overwrite}
@@ -511,7 +511,7 @@ def methods(name: str | None) -> None:
             "summary": (inspect.getdoc(method) or "").partition("\n")[0],
             "parameters": list(inspect.signature(method).parameters),
             **method.info._asdict(),
-            "predicts": method.places(),
+            "predicts": method._places(),
         }
         for key, method in bc.METHODS.items()
         if name in (None, key)

@@ -149,6 +149,11 @@ class _Methods(Mapping[str, "type[Any]"]):
     def __len__(self) -> int:
         return len(_REGISTRY) + len(_installed()[0])
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} methods: {', '.join(self)}>"
+
+    _ipython_key_completions_ = Mapping.keys
+
 
 def class_named(name: str) -> type[Any] | None:
     """Return the method whose class has a name, as stores keep it; None if no package has it."""

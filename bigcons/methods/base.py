@@ -83,12 +83,12 @@ class MethodInfo(NamedTuple):
 
 def _can_place(model: Any) -> bool:
     """Return whether a method has `predict`; raise AttributeError if its fit left nothing to place by."""
-    if model.places() and getattr(model, "_parts", {}) is None:
+    if model._places() and getattr(model, "_parts", {}) is None:
         raise AttributeError(
             f"{type(model).__name__} cannot place new objects: it was solved from a graph or matrix of all "
             "objects, or stored without what predict needs; fit a method that does (bigcons methods)."
         )
-    return bool(model.places())
+    return bool(model._places())
 
 
 Function = TypeVar("Function")
@@ -221,8 +221,8 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                     Snapshots(partial_folder(path), fingerprint).load()  # refuses another unfinished run
             if consensus is not None and output is not None:
                 self._take_finished(consensus, output)
-                if consensus.has_placing and self.places():
-                    self.take_placing(consensus, ensemble)
+                if consensus.has_placing and self._places():
+                    self._take_placing(consensus, ensemble)
             else:
                 with self._with_auto(ensemble, engine, seed, output):
                     self._n_columns: Any = self.n_clusters
@@ -249,7 +249,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             self.feature_names_in_: np.ndarray = np.array(ensemble.names, dtype=object)
         self._generator: Generator | None = ensemble.generator
 
-    def check_plan(self, ensemble: PlannedEnsemble, out: str | os.PathLike[str]) -> None:
+    def _check_plan(self, ensemble: PlannedEnsemble, out: str | os.PathLike[str]) -> None:
         """Raise what ``fit(out=out)`` of an ensemble of this shape would raise before it reads a label.
 
         That is MemoryBudgetError if the plan of a method exceeds ``memory``. With "auto", the plans are those
@@ -528,7 +528,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
                 results=stores.fit_results(self),
                 provenance={"ensemble": out.source, **self._provenance(out)},
             )
-            if self.places() and self._parts is not None:
+            if self._places() and self._parts is not None:
                 facts = {"method": type(self).__name__, "labels": out.fingerprint["labels"]}
                 weights = self._partition_weights()
                 more_parts = {} if weights is None else {"counted": weights}
@@ -639,7 +639,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
     # New objects
 
     @classmethod
-    def places(cls) -> bool:
+    def _places(cls) -> bool:
         """Return whether the method places new objects, and so has ``predict``."""
         return cls._placer is not ConsensusClusterer._placer
 
@@ -768,7 +768,7 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             is_soft=self.info.soft,
         )
 
-    def take_placing(self, consensus: Consensus, ensemble: Ensemble) -> None:
+    def _take_placing(self, consensus: Consensus, ensemble: Ensemble) -> None:
         """Place new objects by the stored consensus of an ``ensemble``, as if it had been fitted.
 
         Raises InvalidInputError if the store cannot place objects, or is of another ensemble.

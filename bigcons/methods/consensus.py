@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
@@ -100,9 +101,14 @@ def consensus(x: Any, n_clusters: Any, method: str = "tree", **parameters: Any) 
     HBGF(n_clusters=2, random_state=0)
     """
     estimator = METHODS[method]
-    names = inspect.signature(estimator.fit).parameters.keys() & parameters.keys() - {"out"}
+    of_fit = inspect.signature(estimator.fit).parameters.keys() - {"self", "out"}
+    known = estimator._get_param_names()
+    for name in sorted(parameters.keys() - of_fit - {*known}):
+        close = nearest(name, ["method", *known, *of_fit])
+        remedy = f"it has {', '.join(known)}." if close is None else f"did you mean {close}?"
+        raise InvalidInputError(f"{estimator.__name__} has no parameter {name}; {remedy}", parameter=name)
     fitting = {}
-    for name in names:
+    for name in of_fit & parameters.keys():
         fitting[name] = parameters.pop(name)
     return estimator(n_clusters, **parameters).fit(x, **fitting)
 
@@ -148,7 +154,7 @@ def as_in_paper(name: str, *arguments: Any, **parameters: Any) -> Any:
 def _places(model: ConsensusClustering) -> bool:
     """Return whether the method of consensus of a model, or its fit, places new objects."""
     fitted = getattr(model, "consensus_", None)
-    return model._method().places() if fitted is None else hasattr(fitted, "predict")
+    return model._method()._places() if fitted is None else hasattr(fitted, "predict")
 
 
 class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -246,9 +252,10 @@ class ConsensusClustering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clu
         self.n_clusters_: int = self.consensus_.n_clusters_
         if self.consensus_.info.soft:
             self.memberships_: Any = self.consensus_.memberships_
-        names = [n for n in ("n_features_in_", "feature_names_in_") if hasattr(self.generator_, n)]
-        self.__dict__.update({name: getattr(self.generator_, name) for name in names})
         return self
+
+    n_features_in_: Any = property(attrgetter("generator_.n_features_in_"))
+    feature_names_in_: Any = property(attrgetter("generator_.feature_names_in_"))
 
     @available(_places)
     def predict(self, X: Any) -> NDArray[np.int32]:

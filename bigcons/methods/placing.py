@@ -254,7 +254,7 @@ def open_placing(path: StorePath) -> Any:
     plain = (bool, int, float, str)  # values that a store gives back as they were
     stored = consensus.parameters.items()
     model.set_params(**{n: value for n, value in stored if n in settable and isinstance(value, plain)})
-    model.take_placing(consensus, Ensemble.open(sibling if is_store(sibling) else source))
+    model._take_placing(consensus, Ensemble.open(sibling if is_store(sibling) else source))
     return model
 
 

@@ -209,7 +209,7 @@ class ConsensusTree(ConsensusClusterer):
         K, offsets = self.n_clusters, ensemble.offsets
         weights = self._weights = Weights.parse(self.weights, offsets)
         min_size = 0 if self.min_size is None else check_int("min_size", self.min_size)
-        self._check_memory_plan(self.memory_plan, ensemble, engine, out, self.memory)
+        self._check_memory_plan(self._memory_plan, ensemble, engine, out, self.memory)
         n = ensemble.n_objects
         products = ensemble.n_partitions * min(grouping.n_groups_for(K), n) ** 2
         if not ensemble.is_soft and n < LEAST_OBJECTS * K and products > grouping.MOST_PRODUCTS:
@@ -368,7 +368,7 @@ class ConsensusTree(ConsensusClusterer):
             add=passes.add_stats,
         )
 
-    def memory_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
+    def _memory_plan(self, ensemble: Ensemble, engine: Engine, *, in_memory: bool) -> MemoryPlan:
         """Return the plan of the passes, or of the groups of the sample if they need more."""
         n, B, K, rows = ensemble.n_objects, ensemble.n_base_clusters, self.n_clusters, ensemble.chunk_rows
         state, tables = 8 * B * (K + 8), 8 * 8 * B * padded(K)  # tables: to temper the evidence

@@ -92,6 +92,8 @@ print(json.dumps([method.__name__, repr(model), model.labels_.tolist()]))
     solved = run(*solving)
     assert solved.returncode == 0, solved.stderr
     assert bigcons.Consensus.open(tmp_path / "consensus.zarr").labels.tolist() == found
+    refused = run(*solving[:-3], "ward", "-o", "refused.zarr").stderr
+    assert refused == "Error: --linkage ward is unknown; choose one of 'average', 'complete', 'single'.\n"
     page = run("-m", "bigcons", "report", "consensus.zarr", "-o", "report.html")
     assert page.returncode == 0, page.stderr
     assert "AverageLink (Fred and Jain 2005)" in (tmp_path / "report.html").read_text(encoding="utf-8")

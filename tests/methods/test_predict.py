@@ -173,7 +173,7 @@ def test_fit__of_a_finished_store_predicts_as_before(table, ensemble, tmp_path):
     consensus = bc.Consensus.open(tmp_path / "c.zarr")
     assert consensus.verify()
     with pytest.raises(InvalidInputError, match="is of another ensemble than the one in memory"):
-        bc.ConsensusTree().take_placing(consensus, ensemble.select(ensemble.names[1:]))
+        bc.ConsensusTree()._take_placing(consensus, ensemble.select(ensemble.names[1:]))
     file = tmp_path / "c.zarr" / "placing.npz"
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(errors.CorruptStoreError, match=r"placing.npz is damaged \(wrong checksum\)"):

@@ -63,6 +63,13 @@ def test_registry__suggests_the_method_that_was_meant(given, meant):
         METHODS["xyzzy"]
     assert METHODS.get("xyzzy") is None
     assert "xyzzy" not in METHODS
+    assert list(METHODS._ipython_key_completions_()) == list(METHODS)
+    assert f"{len(METHODS)} methods: {', '.join(METHODS)}" in repr(METHODS)
+    for name, words in (("methd", "method"), ("seed", "random_state"), ("overwrit", "overwrite")):
+        with refused(f"^ConsensusTree has no parameter {name}; did you mean {words}[?]$"):
+            bigcons.consensus([[0, 1], [1, 0]], 2, **{name: 1})
+    with refused("^HBGF has no parameter xyzzy; it has client, memory, n_clusters, .*weights[.]$"):
+        bigcons.consensus([[0, 1], [1, 0]], 2, "hbgf", xyzzy=1)
 
 
 def test_registry__is_what_the_page_of_methods_and_the_command_line_list():
@@ -100,7 +107,7 @@ def test_registry__is_what_the_page_of_methods_says_of_large_data():
 
 
 SENTENCES = {
-    r"All but (.*?) place new objects": lambda cls: not cls.places(),
+    r"All but (.*?) place new objects": lambda cls: not cls._places(),
     r"\n(`tree`[^.;]*?) work on the\s+memberships": lambda cls: cls.info.soft_input,
     r"`weights=`, a number for each .*? is for (.*?), and for": lambda cls: hasattr(cls(), "weights"),
 }
