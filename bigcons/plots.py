@@ -1,9 +1,10 @@
 """Figures of ensembles and of their consensus.
 
-Every function returns a matplotlib ``Figure`` that is not registered with pyplot, so that it is freed with its
-last name and shown once, by itself, in Jupyter; save it with ``figure.savefig``. To see it in a window, call
+Every function returns a matplotlib ``Figure`` that is not registered with pyplot: it is freed with its last
+name, and Jupyter shows it once. Save it with ``figure.savefig``; to see it in a window, call
 ``pyplot.figure(figure)``, which Matplotlib 3.11 has, and ``pyplot.show()``. A function with one panel draws
-into the ``Axes`` that ``ax`` gives, such as ``pyplot.gca()``, and returns their figure. The first twelve colors are safe for color-blind readers; clusters have numbers, too.
+into the ``Axes`` that ``ax`` gives, such as ``pyplot.gca()``, and returns their figure. The first twelve
+colors are safe for color-blind readers; clusters have numbers, too.
 """
 
 from __future__ import annotations
@@ -173,9 +174,7 @@ def convergence(consensus: Any) -> Figure:
     objective, n = np.asarray(history.get("objective", ()), float), len(history.get(unit, ()))
     finite = objective[np.isfinite(objective)]
     if not n or not finite.size:
-        raise refusal(
-            consensus, "a Consensus or a fitted clusterer whose history has 'pass' or 'step', and 'objective'"
-        )
+        raise refusal(consensus, "a consensus whose history has 'pass' or 'step', and 'objective'")
     best = float(finite.min() if finite[-1] < finite[0] else finite.max())  # the lowest, if it is lowered
     distance = np.abs(objective - best) / (abs(best) or np.abs(finite).max() or 1.0)
     distance[distance < 1e-8] = np.nan  # equal up to rounding: memberships are kept in single precision
@@ -402,9 +401,8 @@ def scatter(
         for k, (x, y) in _number_places(points, labels).items():
             face, edge = axes.get_facecolor(), color_of(k, ink)
             box = {"facecolor": face, "edgecolor": edge, "boxstyle": "round,pad=0.12"}
-            axes.text(
-                x, y, str(k), ha="center", va="center", fontsize=8 if len(clusters) <= 25 else 6, bbox=box
-            )
+            fontsize = 8 if len(clusters) <= 25 else 6
+            axes.text(x, y, str(k), ha="center", va="center", fontsize=fontsize, bbox=box)
         words = sample_words(len(rows), len(confidence), "pale: low confidence")
         axes.set(xticks=[], yticks=[], xlabel=words)
     return figure
@@ -474,10 +472,8 @@ def memberships(
     row_of[[*numbers, -1]] = np.arange(len(numbers) + 1)
     order = np.lexsort((-sample.max(axis=1, initial=0.0), row_of[winners]))
     order = order[row_of[winners[order]] >= 0]
-    with one_panel(ax, 6.4, 1.1 + (0.25 if len(numbers) <= 10 else 0.12) * max(len(numbers), 4)) as (
-        figure,
-        axes,
-    ):
+    height = 1.1 + (0.25 if len(numbers) <= 10 else 0.12) * max(len(numbers), 4)
+    with one_panel(ax, 6.4, height) as (figure, axes):
         shrink = min(1.0, 14 / max(len(numbers), 1))
         draw_heat_map(axes, sample[order][:, numbers].T, "membership", aspect=20, shrink=shrink)
         color, width = (GUIDE, 0.6) if len(numbers) <= 12 else (UNKNOWN, 0.4)
@@ -536,10 +532,8 @@ def coassociation(
         words = "share of partitions that group the pair"
         draw_heat_map(axes, share[np.ix_(order, order)], words, shrink=0.7)
         axes.set(yticks=[], aspect="equal")
-        words = sample_words(
-            len(rows), ensemble.n_objects, "in VAT order" if clusters is None else "by cluster"
-        )
-        axes.set_xlabel(words)
+        words = "in VAT order" if clusters is None else "by cluster"
+        axes.set_xlabel(sample_words(len(rows), ensemble.n_objects, words))
         if clusters is not None:
             last = np.flatnonzero(np.diff(clusters[order], append=-2))  # row of each cluster
             middle, n_rows = last - np.diff(last, prepend=-1) / 2 + 0.5, np.diff(last, prepend=-1)
@@ -666,9 +660,8 @@ def cluster_graph(
         raise InvalidInputError(f"threshold={threshold} is above every membership; lower it.")
     rows = None if centroids is None else np.asarray(centroids, np.float64)
     if rows is not None and len(rows) != len(sizes):
-        raise InvalidInputError(
-            f"centroids has length {len(rows)}; give one for each of {len(sizes)} clusters."
-        )
+        fault = f"centroids has length {len(rows)}; give one for each of {len(sizes)} clusters."
+        raise InvalidInputError(fault)
     pairs = [(a, b) for a, b in itertools.permutations(numbers.tolist(), 2) if overlap[a, b] >= min_overlap]
     if rows is None and not pairs:
         raise InvalidInputError(
@@ -803,10 +796,7 @@ def tree(tree: Any, n_clusters: int | None = None, *, ax: Axes | None = None) ->
         tree = stored_result(tree)
         tree = getattr(tree, "tree_", getattr(tree, "tree", tree))
     if not hasattr(tree, "merges"):
-        raise refusal(
-            tree,
-            "bigcons.consensus_tree(ensemble), or a consensus with n_clusters='auto', which keeps its tree",
-        )
+        raise refusal(tree, "bigcons.consensus_tree(ensemble), or a consensus with n_clusters='auto'")
     G, branches, support = len(tree.sizes), dict[int, list[int]](), dict[int, Any]()
     heights = np.append(np.zeros(G), tree.merges[:, 2])
     for node, pair in reversed(tree.branches(n_clusters).items()):

@@ -95,7 +95,7 @@ def tree_in_words(tree: ClusterTree) -> str:
     support = tree.support[np.array(list(tree.branches()), int) - len(tree.sizes)]
     words = count_in_words(K)
     if K > 1 and not np.isnan(support).any():
-        words += f", support {support.mean():.2f}, at least {support.min():.2f}"
+        words += f", support of their splits {support.mean():.2f}, of the weakest {support.min():.2f}"
     if tree.p_values is not None and tree.p_values.size:
         words += f"; p {tree.p_values[-1]:.2g} of a single cluster"
     if next_best is not None:

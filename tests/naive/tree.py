@@ -5,6 +5,8 @@ from itertools import pairwise, permutations
 
 import numpy as np
 
+from tests.naive.metrics import nmi
+
 AVERAGE, DISTINCT = 0, 1
 
 
@@ -82,20 +84,6 @@ def costs_before_merges(rule, table, offsets, counts, gains, sides):
         yield of_all
         left = [node for node in left if node not in (one, two)] + [len(rows)]
         rows.append(rows[one] + rows[two])
-
-
-def nmi(first, second):
-    """Return the mutual information of two lists of labels by the geometric mean of entropies."""
-
-    def entropy(values):
-        shares = np.unique(values, return_counts=True)[1] / len(values)
-        return -sum(share * math.log(share) for share in shares)
-
-    if not len(first) or not entropy(first) or not entropy(second):
-        return 0.0
-    joint = [f"{a} {b}" for a, b in zip(first, second, strict=True)]
-    shared = entropy(first) + entropy(second) - entropy(joint)
-    return shared / math.sqrt(entropy(first) * entropy(second))
 
 
 def score(labels, clusters, counts):
