@@ -118,11 +118,8 @@ def test_save__of_a_store_over_itself(tmp_path):
 def test_open__says_what_is_wrong(tmp_path):
     with commit.new_store(tmp_path / "p") as directory:
         commit.write_head(directory, "pairs", {})
-    for name, words in {
-        "nothing": "does not exist",
-        "": "not a bigcons store",
-        "p": "is a table of pairs",
-    }.items():
+    kinds = {"nothing": "does not exist", "": "not a bigcons store", "p": "is a table of pairs"}
+    for name, words in kinds.items():
         with pytest.raises(StoreNotFoundError, match=words):
             Ensemble.open(tmp_path / name)
     with pytest.raises(InvalidInputError, match="mode='w'"):
