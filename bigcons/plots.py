@@ -257,7 +257,7 @@ def n_clusters(choice: Any) -> Figure:
     return figure
 
 
-def trust(found: Any, *, n_clusters: int = 40) -> Figure:
+def trust(result: Any, *, n_clusters: int = 40) -> Figure:
     """Draw how far clusters and objects can be trusted.
 
     On the left, for each cluster with its number of objects, the mean confidence of its objects, its
@@ -265,7 +265,7 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     `bigcons.metrics.trust`; of more than ``n_clusters``, the largest. On the right, the share of the objects
     below each confidence, on a logarithmic axis.
 
-    ``found`` is the result of `bigcons.metrics.trust`, a fitted clusterer, or a `Consensus` that has trust,
+    ``result`` is what `bigcons.metrics.trust` returns, a fitted clusterer, or a `Consensus` that has trust,
     which is read block by block.
 
     Examples
@@ -276,9 +276,9 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     >>> figure = bc.plots.trust(bc.metrics.trust(ensemble, model))
     >>> figure.savefig("trust.png")
     """
-    if not (hasattr(found, "confidence") and hasattr(found, "clusters")):
-        found = trust_of(found, "bigcons.metrics.trust(ensemble, labels), or a consensus of the tree or PCC")
-    clusters, confidence, edges = found.clusters, found.confidence[:], np.linspace(0, 1, 1001)
+    if not (hasattr(result, "confidence") and hasattr(result, "clusters")):
+        result = trust_of(result, "bigcons.metrics.trust(ensemble, labels), or a consensus of tree or PCC")
+    clusters, confidence, edges = result.clusters, result.confidence[:], np.linspace(0, 1, 1001)
     below = np.append(0.0, np.cumsum(np.histogram(confidence[confidence > 0], edges)[0]))
     below /= max(below[-1], 1.0)
     measures = {"confidence": "mean confidence"} | {m: m for m in ("stability", "tightness", "support")}
@@ -309,10 +309,10 @@ def trust(found: Any, *, n_clusters: int = 40) -> Figure:
     return figure
 
 
-def reliability(found: Any, truth: Any = None) -> Figure:
+def reliability(result: Any, truth: Any = None) -> Figure:
     """Draw how often labels of a stated confidence are right, against the confidence.
 
-    ``found`` is what `bigcons.metrics.reliability` returns, or several of these by name, or, with the
+    ``result`` is what `bigcons.metrics.reliability` returns, or several of these by name, or, with the
     ``truth``, one class for each object, a fitted clusterer or a Consensus with confidences. Points on the
     diagonal are calibrated, points below it overconfident. Bars are 95 % intervals (Wilson 1927), wide where
     a bin has few objects; the panel below shows how many, on a logarithmic axis.
@@ -320,15 +320,15 @@ def reliability(found: Any, truth: Any = None) -> Figure:
     Examples
     --------
     >>> import bigcons as bc
-    >>> found = bc.metrics.reliability([0, 0, 1, 1], [0, 0, 1, 0], [0.9, 0.9, 0.8, 0.4])
-    >>> figure = bc.plots.reliability(found)
+    >>> result = bc.metrics.reliability([0, 0, 1, 1], [0, 0, 1, 0], [0.9, 0.9, 0.8, 0.4])
+    >>> figure = bc.plots.reliability(result)
     >>> figure.savefig("reliability.png")
     """
     if truth is not None:
         from bigcons.metrics import reliability as judge
 
-        found = judge(truth, found, trust_of(found).confidence[:])
-    curves: Mapping[str, Any] = found if isinstance(found, Mapping) else {"": found}
+        result = judge(truth, result, trust_of(result).confidence[:])
+    curves: Mapping[str, Any] = result if isinstance(result, Mapping) else {"": result}
     for curve in curves.values():
         if not hasattr(curve, "accuracy"):
             raise refusal(curve, "bigcons.metrics.reliability(...), or a model and the truth")

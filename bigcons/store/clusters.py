@@ -213,6 +213,8 @@ class ClusterTree:
     ) -> np.ndarray:
         """Return the cluster (G,) int64 of each leaf, numbered by ``objects``, largest first, -1 if left out.
 
+        A fit numbers its clusters by the objects that it places, so that cluster 3 here need not be label 3.
+
         ``n_clusters``: at most so many, by the highest splits; by default as many as recommended, or no limit
         if another parameter is given. ``min_support``: a split counts if it has that support, or if a split
         below it counts. ``min_size``: clusters have at least so many of ``objects``, instead of five objects
