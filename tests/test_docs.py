@@ -50,9 +50,9 @@ def test_tasks__every_recipe_does_what_its_page_says(tmp_path, monkeypatch):
     is_border = np.diff(layers, axis=0, append=layers[-1:]).ravel() != 0
     assert doubt[is_border].mean() > 2 * doubt[~is_border].mean()
     exec(compile(cytometry, "tasks", "exec"), names)
-    kinds, found = names["kinds"], names["model"].labels_
-    assert agreement(kinds, found) > 0.99
-    assert agreement(kinds == 7, found == np.bincount(found[kinds == 7]).argmax()) > 0.9  # 30 of 6,000 cells
+    kinds, labels = names["kinds"], names["model"].labels_
+    assert agreement(kinds, labels) > 0.99
+    assert agreement(kinds == 7, labels == np.bincount(labels[kinds == 7]).argmax()) > 0.9  # 30 of 6,000
     with pytest.warns(UnlabeledObjectsWarning):
         exec(compile(noise, "tasks", "exec"), names)
     kept = names["labels"] >= 0
@@ -127,8 +127,8 @@ def test_other_tools__examples_run(section, tmp_path, monkeypatch):
         pytest.importorskip(name)
     names = {}
     exec(compile(code, "other-tools", "exec"), names)
-    found = names["model"].labels_ if "model" in names else names["again"].read(0, 200)
-    assert 1 < np.unique(found).size <= 4
+    labels = names["model"].labels_ if "model" in names else names["again"].read(0, 200)
+    assert 1 < np.unique(labels).size <= 4
 
 
 def listed_names():

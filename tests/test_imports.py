@@ -44,8 +44,8 @@ def test_import__offers_every_public_name():
 
 @pytest.mark.parametrize("module", ["datasets", "federated", "generate", "metrics", "plots", "testing"])
 def test_import__completes_to_public_names_alone(module):
-    found = getattr(bigcons, module)
-    assert dir(found) == sorted(found.__all__)
+    package = getattr(bigcons, module)
+    assert dir(package) == sorted(package.__all__)
 
 
 @pytest.mark.parametrize("package", [bigcons, methods])

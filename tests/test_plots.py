@@ -73,10 +73,10 @@ def test_coassociation__shows_blocks_on_the_diagonal():
 
 def test_coassociation__puts_clusters_together_that_are_joined():
     labels = np.repeat([[0, 0, 0], [1, 1, 1], [2, 2, 0], [3, 3, 1]], 8, axis=0)
-    found = np.repeat([0, 1, 2, 3], 8)
-    found[5] = -1
+    result = np.repeat([0, 1, 2, 3], 8)
+    result[5] = -1
     mixed = np.random.default_rng(0).permutation(32)
-    figure = plots.coassociation(labels[mixed], labels=found[mixed])
+    figure = plots.coassociation(labels[mixed], labels=result[mixed])
     shown = heat_map(figure)
     np.testing.assert_array_equal(shown[:7, :7], 1)
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
@@ -238,8 +238,8 @@ def test_cluster_graph__leaves_out_empty_and_small_clusters_and_draws_centroids(
 def test_reliability__draws_the_bins_that_have_objects():
     rng = np.random.default_rng(0)
     truth, confidence = rng.integers(3, size=200), 0.5 + rng.random(200) / 2
-    found = {name: reliability(truth, truth, confidence**power) for name, power in (("a", 1), ("b", 2))}
-    drawings = (plots.reliability(found["a"]), [found["a"]]), (plots.reliability(found), found.values())
+    result = {name: reliability(truth, truth, confidence**power) for name, power in (("a", 1), ("b", 2))}
+    drawings = (plots.reliability(result["a"]), [result["a"]]), (plots.reliability(result), result.values())
     for figure, curves in drawings:
         axes, below = figure.axes
         assert len(axes.containers) == len(below.patches) == len(curves)
@@ -262,19 +262,19 @@ def test_reliability__draws_the_bins_that_have_objects():
 
 def test_trust__draws_clusters_and_the_share_of_objects_below_each_confidence(tmp_path):
     truth, labels = three_groups()
-    found = trust(labels, truth)
-    stored = write_consensus(tmp_path / "c.zarr", truth, None, trust=found, chunk_rows=16)
+    result = trust(labels, truth)
+    stored = write_consensus(tmp_path / "c.zarr", truth, None, trust=result, chunk_rows=16)
     sizes = np.bincount(truth)
-    for source in (found, stored):
+    for source in (result, stored):
         left, right = plots.trust(source).axes
         drawn = {line.get_label(): line.get_xdata() for line in left.lines}
         order = np.argsort(-sizes, kind="stable")
         for name, column in (("mean confidence", "confidence"), ("stability", "stability")):
-            np.testing.assert_array_equal(drawn[name], found.clusters[column].to_numpy()[order])
+            np.testing.assert_array_equal(drawn[name], result.clusters[column].to_numpy()[order])
         assert [label.get_text() for label in left.get_yticklabels()] == [f"{k}: {sizes[k]}" for k in order]
         (steps,) = right.lines
         edges, values = steps.get_data()
-        below = [(found.confidence < edge).mean() for edge in edges[:-1]]
+        below = [(result.confidence < edge).mean() for edge in edges[:-1]]
         np.testing.assert_allclose(values[:-1], below, atol=1e-9)
         assert steps.get_drawstyle() == "steps-post"  # each value holds from its edge on
 
@@ -282,8 +282,8 @@ def test_trust__draws_clusters_and_the_share_of_objects_below_each_confidence(tm
 @pytest.mark.parametrize("n_clusters", [3, 25])
 def test_trust__no_marker_hides_another(n_clusters):
     truth = np.repeat(np.arange(n_clusters), 20)
-    found = trust(np.repeat(truth[:, None], 6, axis=1), truth)  # all measures are 1
-    figure = plots.trust(found)
+    result = trust(np.repeat(truth[:, None], 6, axis=1), truth)  # all measures are 1
+    figure = plots.trust(result)
     figure.draw_without_rendering()
     left = figure.axes[0]
     heights = np.concatenate([left.transData.transform(line.get_xydata())[:, 1] for line in left.lines])
@@ -301,17 +301,17 @@ def test_every_plot_takes_what_it_can_draw_and_says_what_to_pass_instead(tmp_pat
     of_consensuses = (plots.memberships, plots.cluster_graph, plots.trust, plots.tree, plots.n_clusters,
                       plots.convergence, partial(plots.reliability, truth=truth),
                       partial(plots.scatter, np.zeros((len(truth), 2))))  # fmt: skip
-    for found in (model, store, whole):
-        assert Report(found, pictures=False).tree.choice.n_clusters == 3
+    for result in (model, store, whole):
+        assert Report(result, pictures=False).tree.choice.n_clusters == 3
         for draw in (plots.coassociation, plots.partitions, ConsensusTree(2).fit, lambda x: trust(x, labels)):
             with refused("keeps no partitions; pass the ensemble"):
-                draw(found)
+                draw(result)
         for draw in of_consensuses:
             if draw in (plots.cluster_graph, plots.convergence):  # the clusters share nothing, after one pass
                 with refused(r"there is no (graph|curve) to draw"):
-                    draw(found)
+                    draw(result)
             else:
-                assert draw(found).axes
+                assert draw(result).axes
     for draw in (*of_consensuses, Report):
         with refused(r"Ensemble(, and no| cannot be drawn so; pass | has no (memberships_|labels).*; pass )"):
             draw(ensemble)

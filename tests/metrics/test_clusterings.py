@@ -55,7 +55,7 @@ def with_none(labels):
 @given(pair=clusterings())
 def test_criteria__equal_naive(pair):
     a, b = map(with_none, pair)
-    for found, expected in (
+    for result, expected in (
         (van_dongen(*pair), naive.van_dongen(a, b)),
         (variation_of_information(*pair), naive.variation_of_information(a, b)),
         (micro_precision(*pair), naive.greedy_accuracy(a, b)),
@@ -65,7 +65,7 @@ def test_criteria__equal_naive(pair):
         (rand_index(*pair), naive.rand_index(a, b)),
         (adjusted_rand(*pair), naive.adjusted_rand(a, b)),
     ):
-        assert found == pytest.approx(1 if expected is None else expected, abs=1e-12)
+        assert result == pytest.approx(1 if expected is None else expected, abs=1e-12)
 
 
 @pytest.mark.peers
@@ -219,6 +219,6 @@ def test_micro_precision__of_k_means_is_the_published_maximum(name, published, l
     with gzip.open(Path(os.environ["BIGCONS_DATA"]) / f"{name}.data.gz", "rt") as file:
         rows = [row for row in csv.reader(file) if row]
     classes, features = [row[-1] for row in rows], np.array([row[:-1] for row in rows], dtype=float)
-    found = KMeans(2, n_init=3, random_state=0).fit_predict(features)
-    assert round(micro_precision(classes, found), 4) == published
+    result = KMeans(2, n_init=3, random_state=0).fit_predict(features)
+    assert round(micro_precision(classes, result), 4) == published
     assert round(micro_precision(classes, [0] * len(rows), mode="majority"), 3) == largest_class

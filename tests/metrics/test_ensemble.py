@@ -67,8 +67,8 @@ def test_average__equals_naive(case, weighted):
 @given(case=compared(), loss=st.sampled_from(["vi", "binder"]))
 def test_expected_loss__is_the_mean_by_objects_compared_and_weights(case, loss):
     x, labels, weights = case
-    found = expected_loss(x, labels, loss=loss, weights=weights)
-    assert found == pytest.approx(naive_loss.expected(x, labels, loss, weights), abs=1e-12)
+    result = expected_loss(x, labels, loss=loss, weights=weights)
+    assert result == pytest.approx(naive_loss.expected(x, labels, loss, weights), abs=1e-12)
 
 
 def test_anmi__counts_what_is_left_out_as_no_agreement():
@@ -111,8 +111,8 @@ def test_average__of_very_many_clusters(criterion, n_clusters):
     partitions = np.stack([labels, labels, labels // 2], axis=1)
     halved = average_criterion(criterion, partitions[:, 2:], labels)
     same = float(criterion not in ("van_dongen", "variation_of_information"))
-    found = average_criterion(criterion, partitions, labels, weights=[1.0, 1.0, 2.0])
-    assert found == pytest.approx((same + halved) / 2)
+    result = average_criterion(criterion, partitions, labels, weights=[1.0, 1.0, 2.0])
+    assert result == pytest.approx((same + halved) / 2)
     assert halved == pytest.approx(getattr(metrics, criterion)(labels, labels // 2))
     objects = np.append(labels, [0, 1]), np.append(labels // 2, [-1, -1])  # that some leave out
     assert halved == pytest.approx(average_criterion(criterion, objects[1][:, None], objects[0]))
@@ -139,10 +139,10 @@ def test_cluster_names__are_the_labels_that_the_objects_have_most_often(seed):
 def test_cluster_names__of_many_clusters_and_names_hold_no_table_of_both():
     names = np.array([f"type {number}" for number in range(6000)])
     tracemalloc.start()
-    found = cluster_names(names[:, None], np.arange(6000), client="serial")
+    result = cluster_names(names[:, None], np.arange(6000), client="serial")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert list(found.values()) == names.tolist()
+    assert list(result.values()) == names.tolist()
     assert peak < 6000**2
 
 

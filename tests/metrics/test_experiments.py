@@ -31,14 +31,14 @@ def test_learning_curve__of_the_truth_is_1_less_chance_which_fades_with_size():
 
 def test_paired_t_test__by_the_textbook():
     a, b = np.array([0.61, 0.55, 0.58, 0.60]), np.array([0.66, 0.58, 0.66, 0.62])
-    found = paired_t_test(a, b)
+    result = paired_t_test(a, b)
     differences = a - b
     expected = differences.mean() / (differences.std(ddof=1) / 2)
-    assert found.mean_difference == pytest.approx(-0.045)
-    assert found.statistic == pytest.approx(expected)
-    assert found.p_value == pytest.approx(student.cdf(expected, df=3))
-    assert (found.sd_a, found.sd_b) == pytest.approx((a.std(ddof=1), b.std(ddof=1)))
-    assert found.p_value < 0.05
+    assert result.mean_difference == pytest.approx(-0.045)
+    assert result.statistic == pytest.approx(expected)
+    assert result.p_value == pytest.approx(student.cdf(expected, df=3))
+    assert (result.sd_a, result.sd_b) == pytest.approx((a.std(ddof=1), b.std(ddof=1)))
+    assert result.p_value < 0.05
     with refused("a has 4 scores but b 1"):  # which NumPy would repeat
         paired_t_test(a, b[:1])
 
@@ -86,8 +86,8 @@ def test_error_roc__takes_the_dendrograms_of_the_estimators():
         assert aucs[-1] < 0.1
         assert 0.3 < error_roc_auc(model.linkage_, shuffled, row_of_object=model.row_of_object_) < 0.7
     alone = EACAverage(1).fit(np.zeros((4, 2), int))  # one distinct row: all objects join in one step
-    found = error_roc(alone.linkage_, [0, 0, 1, 1], row_of_object=alone.row_of_object_)
-    np.testing.assert_array_equal(found, [[1, 0], [0, 1]])
+    result = error_roc(alone.linkage_, [0, 0, 1, 1], row_of_object=alone.row_of_object_)
+    np.testing.assert_array_equal(result, [[1, 0], [0, 1]])
 
 
 @given(n_objects=st.integers(1, 15), n_features=st.integers(1, 3), seed=st.integers(0, 999))

@@ -131,8 +131,8 @@ def test_pcc_objective__over_a_table_counts_its_pairs_only(tmp_path):
     for name, value in VALUES.items():
         expected = naive_pcc.objective(pairs, Y, value)
         for given_pairs in (table, tmp_path / "pairs.zarr"):
-            found = pcc_objective(None, Y, divergence=name, pairs=given_pairs)
-            assert found == pytest.approx(expected, rel=1e-7)
+            result = pcc_objective(None, Y, divergence=name, pairs=given_pairs)
+            assert result == pytest.approx(expected, rel=1e-7)
 
 
 def test_pcc_objective__over_many_tiles_and_chunks_equals_the_factorized_form(tmp_path):
