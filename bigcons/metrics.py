@@ -268,7 +268,7 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     """Return how often labels of a stated confidence are right, in bins of equal width from 0 to 1.
 
     A label is right if its cluster is matched with the object's class, in the best one-to-one matching, as in
-    `matching_accuracy`. ``confidence`` (n_objects,), from 0 to 1, comes from `trust`, or is the largest
+    `matching_accuracy`. ``confidence`` (n_objects,), from 0 to 1, is what `trust` returns, or the largest
     membership of each object. Labels as in `contingency`; objects without a class or a label are left out.
 
     Examples
@@ -280,7 +280,7 @@ def reliability(truth: Any, labels: Any, confidence: Any, *, n_bins: int = 15) -
     >>> round(result.error, 3)
     0.2
     """
-    n_bins = check_int("n_bins", n_bins)
+    n_bins, confidence = check_int("n_bins", n_bins), getattr(confidence, "confidence", confidence)
     columns = LabelColumn("truth", truth), LabelColumn("labels", labels)
     n, values = columns[1].n_objects, np.asarray(confidence, np.float64).ravel()
     for column in columns[::-1]:
@@ -701,7 +701,7 @@ def error_roc(linkage: Any, classes: Any, *, row_of_object: Any = None) -> tuple
     (array([1.  , 0.67, 0.  , 0.  ]), array([0., 0., 0., 1.]))
     """
     merges, column = np.asarray(linkage), LabelColumn("classes", classes)
-    n_points = len(merges) + 1
+    n_points = merges.size // 4 + 1
     # every cluster but the last is merged once, after it is formed
     is_linkage = merges.shape[1:] == (4,) and set(merges[:, :2].ravel()) == set(range(2 * len(merges)))
     if not is_linkage or (merges[:, :2].max(axis=1) >= np.arange(n_points, 2 * n_points - 1)).any():
@@ -758,8 +758,10 @@ def vat_order(dissimilarities: np.ndarray) -> np.ndarray:
     >>> bc.metrics.vat_order(abs(points[:, None] - points))
     array([0, 2, 1, 3])
     """
-    n, distances = len(dissimilarities), np.asarray(dissimilarities, dtype=np.float64)
-    distances = np.where(np.isnan(distances), np.inf, distances)
+    shape, n = np.shape(dissimilarities), int(np.size(dissimilarities) ** 0.5)
+    if shape != (n, n):
+        raise InvalidInputError(f"dissimilarities has shape {shape}; pass (n, n), one for each two objects.")
+    distances = np.nan_to_num(np.asarray(dissimilarities, np.float64), nan=np.inf, posinf=np.inf)
     order, to_placed, candidates = np.empty(n, np.int64), np.full(n, np.inf), np.arange(n)
     for position in range(n):
         current = candidates[np.argmin(to_placed[candidates])] if position else np.argmax(distances) // n

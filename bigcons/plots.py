@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigcons.errors import InvalidInputError, MissingDependencyError
-from bigcons.io.labels import labels_of, names_of_rows, refuse_other_rows, stored_result
+from bigcons.io.labels import LabelColumn, labels_of, names_of_rows, refuse_other_rows, stored_result
 from bigcons.memory import BLOCK_ROWS, row_blocks
 from bigcons.seeding import SeedLike, draw_rows, resolve_seed
 from bigcons.store.clusters import count_in_words, evidence, merit
@@ -364,9 +364,9 @@ def scatter(
     """Draw objects at given coordinates, such as from UMAP or PCA, colored by cluster.
 
     ``coordinates (n_objects, 2)`` are in the order of the objects. ``consensus`` is a fitted clusterer, a
-    `Consensus`, or labels. Every cluster has its number among its objects. Objects of low confidence, where
-    it is known, are pale, and objects without a label gray. Of more than ``n_objects``, a random sample is
-    drawn, into the Axes ``ax`` if given. The points are an image in PDF and SVG, too.
+    `Consensus`, or labels. Every cluster has its number, or name, among its objects. Objects of low
+    confidence, where it is known, are pale, and objects without a label gray. Of more than ``n_objects``, a
+    random sample is drawn, into the Axes ``ax`` if given. The points are an image in PDF and SVG, too.
 
     Examples
     --------
@@ -376,12 +376,12 @@ def scatter(
     >>> figure = bc.plots.scatter(features[:, :2], model)
     >>> figure.savefig("scatter.png")
     """
-    points, labels = np.asarray(coordinates), labels_of(consensus)
-    labels = np.asarray(labels[0 : labels.shape[0]] if hasattr(labels, "shape") else labels)
-    if points.shape != (*labels.shape, 2):
-        raise InvalidInputError(
-            f"coordinates has shape {points.shape}; pass ({labels.shape[0]}, 2), a row for each object."
-        )
+    points, column = np.asarray(coordinates), LabelColumn("consensus", consensus)
+    if points.shape != (column.n_objects, 2):
+        words = f"pass ({column.n_objects}, 2), a row for each object."
+        raise InvalidInputError(f"coordinates has shape {points.shape}; {words}")
+    names = dict(enumerate(column.values)) if column.values.dtype == object else {}
+    labels = np.append(list(names) or column.values, -1)[column.codes(0, column.n_objects)]
     refuse_other_rows("coordinates", names_of_rows(coordinates), "consensus", names_of_rows(consensus))
     rows = sample_rows(len(points), n_objects, random_state)
     consensus = stored_result(consensus)
@@ -391,10 +391,9 @@ def scatter(
     with one_panel(ax, 5.6, 4.4) as (figure, axes):
         from matplotlib.colors import to_rgba_array
 
-        clusters = np.unique(labels)
+        clusters, indices = np.unique(labels, return_inverse=True)
         ink = axes.xaxis.label.get_color()
-        cluster_colors = [color_of(k, ink) for k in clusters.tolist()]
-        colors = to_rgba_array(cluster_colors)[np.searchsorted(clusters, labels)]
+        colors = to_rgba_array([color_of(k, ink) for k in clusters.tolist()])[indices]
         colors[:, 3] *= alpha
         size = max(2.0, min(16.0, 20_000 / len(rows)))
         axes.scatter(points[:, 0], points[:, 1], s=size, linewidths=0, c=colors, rasterized=True)
@@ -402,7 +401,7 @@ def scatter(
             face, edge = axes.get_facecolor(), color_of(k, ink)
             box = {"facecolor": face, "edgecolor": edge, "boxstyle": "round,pad=0.12"}
             fontsize = 8 if len(clusters) <= 25 else 6
-            axes.text(x, y, str(k), ha="center", va="center", fontsize=fontsize, bbox=box)
+            axes.text(x, y, str(names.get(k, k)), ha="center", va="center", fontsize=fontsize, bbox=box)
         words = sample_words(len(rows), len(confidence), "pale: low confidence")
         axes.set(xticks=[], yticks=[], xlabel=words)
     return figure
@@ -453,9 +452,8 @@ def memberships(
 
     consensus = stored_result(consensus)
     source = MembershipRows("memberships", consensus)
-    labels, values = source.labels, source.rows
-    if labels is None:
-        labels = np.asarray(values).argmax(axis=1)
+    values = source.rows
+    labels = np.asarray(values).argmax(axis=1) if source.labels is None else source.labels
     if hasattr(consensus, "cluster_sizes"):
         sizes = consensus.cluster_sizes()
     else:

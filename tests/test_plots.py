@@ -457,10 +457,12 @@ def test_scatter__colors_every_object_by_its_cluster_and_pales_the_doubtful(tmp_
         np.testing.assert_allclose(drawn.get_facecolors()[own], colors, rtol=1e-6)
     (stored,) = plots.scatter(points, Consensus.open(tmp_path / "c.zarr")).axes[0].collections
     np.testing.assert_allclose(stored.get_facecolors(), drawn.get_facecolors(), rtol=1e-6)
-    (some,) = plots.scatter(points, truth, n_objects=50).axes[0].collections
-    assert len(some.get_offsets()) == 50
-    with pytest.raises(InvalidInputError, match=r"\(199, 2\); pass \(200, 2\)"):
-        plots.scatter(points[1:], model)
+    some = plots.scatter(points, np.array(list("abc"))[truth], n_objects=50).axes[0]
+    assert len(some.collections[0].get_offsets()) == 50
+    assert {text.get_text() for text in some.texts} == set("abc")
+    for wrong, words in ((model, r"\(199, 2\); pass \(200, 2\)"), (None, r"consensus has shape \(\)")):
+        with refused(words):
+            plots.scatter(points[1:], wrong)
 
 
 def test_scatter__numbers_every_one_of_24_clusters_and_the_numbers_hide_no_other():

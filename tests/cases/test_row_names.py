@@ -338,7 +338,7 @@ BESIDE = {
     "adjusted_rand": lambda _, model, t: bc.metrics.adjusted_rand(t, model),
     "nmi": lambda _, model, t: bc.metrics.nmi(model, t),
     "purity": lambda _, model, t: bc.metrics.purity(t, model),
-    "reliability": lambda _, model, t: bc.metrics.reliability(t, model, model.trust_.confidence),
+    "reliability": lambda _, model, t: bc.metrics.reliability(t, model, model.trust_),
     "confidence": lambda _, model, t: bc.metrics.reliability(TRUTH, model, t / 3.0),
     "of a truth": lambda _, model, t: bc.metrics.reliability(model, TRUTH, t / 3.0),
     "trust": lambda ensemble, _, t: bc.metrics.trust(ensemble, t),
