@@ -12,13 +12,18 @@ from shlex import join, quote
 from typing import Any
 
 import click
+import numpy as np
 
 import bigcons as bc
 from bigcons.cli import options as cli
 from bigcons.cli.options import CHOSEN, PATH, READING, argument, command, emit, option, output_option, table
+from bigcons.disk.commit import is_store, new_file, refuse_existing_file
+from bigcons.disk.places import place_of
 from bigcons.disk.schema import OF_RUN
 from bigcons.errors import InvalidInputError, MemoryBudgetError, StoreExistsError
+from bigcons.io.sources import matching, refuse_inputs
 from bigcons.memory import PROCESS_BYTES, DataBudget, check_all, parse_size, release_unused
+from bigcons.store.clusters import tree_in_words
 
 
 @command(
@@ -37,24 +42,25 @@ def demo(size: int, out: str, random_state: int, overwrite: bool) -> None:
     folder = Path(out)
     features, truth = bc.datasets.planted_features(size, random_state=random_state)
     (ensemble, solved), began = (folder / name for name in OF_RUN), time.perf_counter()
+    is_made, is_solved = (not overwrite and is_store(path) for path in (ensemble, solved))
     options: dict[str, Any] = {"out": ensemble, "overwrite": overwrite, "random_state": random_state}
     bc.generate.kmeans(features, n_clusters=(2, 10), sample=0.5, **options)
     steps: list[dict[str, Any]] = []
-    generated = {"step": "100 partitions", "seconds": time.perf_counter() - began}
+    generated = {"step": "100 partitions", "seconds": None if is_made else time.perf_counter() - began}
+    made = "before" if is_made else f"in {generated['seconds']:.2f} s"
     for method, output in ((bc.PCC, None), (bc.ConsensusTree, solved)):
         began = time.perf_counter()
         model = method(3, random_state=random_state).fit(ensemble, out=output, overwrite=overwrite)
         steps.append({
             "step": method.__name__,
-            "seconds": time.perf_counter() - began,
+            "seconds": None if output and is_solved else time.perf_counter() - began,
             "accuracy": bc.metrics.matching_accuracy(truth, model),
             "adjusted_rand": bc.metrics.adjusted_rand(truth, model),
             "n_clusters": model.n_clusters_,
         })  # fmt: skip
     emit(
         {"folder": out, "n_objects": size, "random_state": random_state, "steps": [generated, *steps]},
-        f"{size:,} objects in 100 partitions, made in {generated['seconds']:.2f} s; accuracy: share of "
-        "objects in the right cluster.",
+        f"{size:,} objects in 100 partitions, made {made}; accuracy: share of objects in the right cluster.",
         table(steps),
         "To continue, for example:\n"
         f"  bigcons report {solved} --ensemble {ensemble} -o demo.html\n"
@@ -74,7 +80,6 @@ def sample_data(file: str, size: int, random_state: int, overwrite: bool) -> Non
     and 15 percent. The largest class is one cloud of points, the second is two and the smallest is three, so
     that -k auto finds more than three clusters.
     """
-    import numpy as np
     import pyarrow as pa
 
     from bigcons.store.store import export_blocks
@@ -150,7 +155,6 @@ def _open_features(paths: Sequence[str], reading: dict[str, Any], out: str) -> A
     Refuses an output ``out`` among them.
     """
     from bigcons.io.features import open_features
-    from bigcons.io.sources import refuse_inputs
 
     refuse_inputs(out, *paths)
     choice = {name: reading[name] for name in CHOSEN}
@@ -187,7 +191,6 @@ def run(
     with the ensemble that the run made. Prints what was chosen and the time of each step, and warns of
     columns that the clusters merely repeat.
     """
-    from bigcons.disk.commit import is_store
     from bigcons.generate.kmeans import check_memory, make_partitions
     from bigcons.generate.training import MOST_PER_CLUSTER, Scheme, range_for
     from bigcons.run.survey import PlannedEnsemble
@@ -310,8 +313,6 @@ def import_(
     numbered from 0; n_agree, the number of partitions that cluster both together; and n_seen, the number of
     partitions that label both. It is sorted in memory, at 60 bytes a pair.
     """
-    from bigcons.disk.places import place_of
-    from bigcons.io.sources import matching
     from bigcons.store.ensemble import import_labels
     from bigcons.store.pairs import import_pairs
 
@@ -352,11 +353,13 @@ def import_(
 @command(
     argument("ensemble", type=PATH),
     argument("tables", nargs=-1, required=True, type=PATH),
-    option("--objects", "what", flag_value="objects", help="Rows of TABLES are further objects."),
-    option("--partitions", "what", flag_value="partitions", help="Columns of TABLES are further partitions."),
+    option("--objects", is_flag=True, help="Rows of TABLES are further objects."),
+    option("--partitions", is_flag=True, help="Columns of TABLES are further partitions."),
     *(*CHOSEN, "sep", "header", "missing", "memory"),
 )
-def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | None, **options: Any) -> None:
+def append(
+    ensemble: str, tables: tuple[str, ...], objects: bool, partitions: bool, sep: str | None, **options: Any
+) -> None:
     """Append objects or partitions to the store ENSEMBLE.
 
     With --partitions, rows are joined by ids, in any order; objects that have no row are missing. With
@@ -364,13 +367,12 @@ def append(ensemble: str, tables: tuple[str, ...], what: str | None, sep: str | 
     ensemble of soft clusterings, TABLES are memberships, one table for each partition; otherwise there is one
     table, or a pattern in quotes. An append that is killed leaves the ensemble as it was.
     """
-
-    if what is None:
-        raise click.UsageError("Say what to append: --objects, whose rows are new, or --partitions.")
+    if objects == partitions:
+        raise click.UsageError("Say what to append: either --objects, whose rows are new, or --partitions.")
     opened = bc.Ensemble.open(ensemble, "a")
     if not opened.is_soft and len(tables) > 1:
         raise click.UsageError(f"Got {len(tables)} tables of labels; pass one, or a pattern in quotes.")
-    add = opened.append_objects if what == "objects" else opened.append_partitions
+    add = opened.append_objects if objects else opened.append_partitions
     parts = [bc.select(part, sep=sep) for part in tables]
     source: Any = parts if opened.is_soft else parts[0]
     add(source, **{name: value for name, value in options.items() if value is not None})
@@ -431,8 +433,6 @@ def solve(
     --divergence l2|kl, --pairs all|dense|SHARE|PATH, --solver, --n-init, --max-iter, --tol. Options
     not given take the method's defaults; those it does not have are refused.
     """
-    from bigcons.disk.commit import is_store
-
     title, parameters = f"Method {method!r}", cli.parameters_of(bc.METHODS[method], without=COMMON)
     choice, reading = cli.pop_options(options, CHOSEN), cli.pop_options(options, ("sep", "header", "missing"))
     ensemble, settings = cli.parse_further(title, words, click.Argument(["ensemble"], type=PATH), parameters)
@@ -443,8 +443,7 @@ def solve(
         model.fit(bc.select(bc.select(ensemble, **reading), **choice), out=out, overwrite=overwrite)
     seconds = None if is_there else time.perf_counter() - began
     result = {"kind": "consensus", "path": out, "seconds": seconds, **_results_of(model)}
-    stored = ensemble if is_store(ensemble) else None
-    emit(result, cli.facts(result), *_ending(out, stored, Path(out).stem))
+    emit(result, cli.facts(result), *_ending(out, ensemble if is_store(ensemble) else None, Path(out).stem))
 
 
 def _model_of(method: str, parameters: dict[str, Any]) -> bc.ConsensusClusterer:
@@ -475,7 +474,6 @@ def _n_clusters_of(method: str, n_clusters: Any) -> Any:
 
 def _results_of(model: bc.ConsensusClusterer) -> dict[str, Any]:
     """Return the scalar results of a fit, and how the number of clusters was chosen."""
-    from bigcons.store.clusters import tree_in_words
     from bigcons.store.consensus import fit_results
 
     tree = getattr(model, "tree_", None)
@@ -590,10 +588,6 @@ def tree(store: str, n_clusters: int | None, out: str | None, overwrite: bool, *
     halves of the partitions separate the same sides. Splits of equal height have no order. A split that
     separates too few objects for a cluster leaves n_clusters unchanged.
     """
-    import numpy as np
-
-    from bigcons.disk.commit import new_file, refuse_existing_file
-    from bigcons.store.clusters import tree_in_words
     from bigcons.store.ensemble import open_store
     from bigcons.store.store import export_blocks
 
@@ -647,8 +641,6 @@ def report(consensus: str, out: str, features: str | None, overwrite: bool, **op
     objects. Values that counted as missing when the ensemble was generated are missing here, too, unless
     --missing names others.
     """
-    from bigcons.disk.commit import refuse_existing_file
-    from bigcons.io.sources import refuse_inputs
     from bigcons.report import Report
 
     refuse_existing_file(out, overwrite)
@@ -678,8 +670,6 @@ def plot(consensus: str, out: str, overwrite: bool, **options: Any) -> None:
     convergence (if there were several passes) and, with --ensemble, the co-association of a sample of the
     objects and the agreement of partitions.
     """
-    from bigcons.disk.commit import new_file, refuse_existing_file
-    from bigcons.io.sources import refuse_inputs
     from bigcons.report import figures_of
 
     if (folder := Path(out)).suffix.lower() in PICTURES or folder.is_file():

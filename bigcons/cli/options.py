@@ -19,6 +19,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+import bigcons
+from bigcons.disk.commit import is_store
 from bigcons.errors import nearest
 
 JSON, OPTIONS = "bigcons.json", "bigcons.options"
@@ -63,7 +65,7 @@ _OPTION = re.compile(
 
 
 def with_options(message: str, flags: Mapping[str, str]) -> str:
-    """Return a message of the library with the options of a command in the place of parameters."""
+    """Return a message of the library with options in the place of parameters, and values as typed."""
 
     def as_option(match: re.Match[str]) -> str:
         if match[1] not in flags:
@@ -71,14 +73,19 @@ def with_options(message: str, flags: Mapping[str, str]) -> str:
         flag = flags[match[1]]
         return f"no {flag}" if match[0].endswith("=None") else f"{flag} {match[2] or ''}"
 
-    return re.sub(r"(?<![\w/])(\w+)=(?:'([^']*)'|None\b|(?=[^\s=]))", as_option, _OPTION.sub(r"\1", message))
+    def as_names(match: re.Match[str]) -> str:
+        names = {method.__name__: name for name, method in bigcons.METHODS.items()}
+        return ", not ".join(names.get(name, name.replace("_", "-")) for name in match.groups())
+
+    text = re.sub(r"(?<![\w/])(\w+)=(?:'([^']*)'|None\b|(?=[^\s=]))", as_option, _OPTION.sub(r"\1", message))
+    text = re.sub(r"\brange\((\d+), (\d+)\)", lambda match: f"{match[1]}:{int(match[2]) - 1}", text)
+    text = re.sub(r"\[([\d.]+), ([\d.]+)\](?=[,;] )", r"\1:\2", text)
+    return re.sub(r"(?:(?<=-m )|(?<=--scheme ))(\w+), not (\w+)", as_names, text)
 
 
 @contextmanager
 def report_finished(out: str, step: str, overwrite: bool) -> Iterator[bool]:
     """Say so if the result of the ``step`` in the ``with`` block is at ``out`` already; yield whether."""
-    from bigcons.disk.commit import is_store
-
     is_there = not overwrite and is_store(out)
     yield is_there
     if is_there:
@@ -107,8 +114,10 @@ def facts(items: Mapping[str, Any], *, indent: int = 0) -> str:
 
 def cell(value: Any, name: str = "") -> str:
     """Return a value for people: thousands are separated, except in checksums and seeds."""
-    if value is None:
+    if value is None or value == "None":  # an option that is kept as text
         return "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {cell(item)}" for key, item in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -119,7 +128,7 @@ def cell(value: Any, name: str = "") -> str:
         words = [cell(item) for item in value]
         is_same = len(words) > 2 and len(set(words)) == 1
         return f"{words[0]} ({len(words)} times)" if is_same else ", ".join(words)
-    return str(value)
+    return re.sub(r"^\['(.*)'\]$", r"\1", str(value)).replace("', '", ", ")
 
 
 def table(rows: Sequence[Mapping[str, Any]], *, text: Sequence[str] = ()) -> str:
@@ -154,11 +163,9 @@ def name_list(text: str) -> list[str]:
 
 def method_name(name: str) -> str:
     """Return the name of a method in lower case."""
-    from bigcons.methods import METHODS
-
-    if name.lower() not in METHODS:
+    if name.lower() not in (names := bigcons.METHODS):
         raise click.UsageError(
-            f"Unknown method {name!r}; choose one of {', '.join(METHODS)}.{did_you_mean(name, METHODS)}"
+            f"Unknown method {name!r}; choose one of {', '.join(names)}.{did_you_mean(name, names)}"
         )
     return name.lower()
 

@@ -406,8 +406,7 @@ def _sample_tiles(
     sizes = [_tile_size(blocks[a], blocks[b]) for a, b in grid]
     if n_pairs > sum(sizes):
         raise InvalidInputError(
-            f"n_pairs={n_pairs:,} is more than the {sum(sizes):,} pairs in the tiles of tiles={tiles}; "
-            "raise tiles."
+            f"n_pairs={n_pairs:,} is more than the {sum(sizes):,} pairs in the tiles; raise tiles={tiles}."
         )
     n_bytes = memory * engine.in_flight // PLANNED_TASKS
     subject = f"{engine.in_flight} blocks of pairs in flight"

@@ -30,6 +30,7 @@ SNAPSHOT_FORMAT = 13
 SEAL_BYTES = 16
 MOST_SHOWN = 40
 """Characters of a value that a message shows."""
+_PARAMETERS = {"seed": "random_state", "generator": "scheme"}
 _START_OVER = "start over with overwrite=True (--overwrite)."
 
 
@@ -158,8 +159,8 @@ class Snapshots:
 def differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
     """Describe how the parameters and data of a ``stored`` run differ from the ``current`` ones; "" if equal.
 
-    Long values, and data, are only said to be others. Entries that the stored run lacks are named if nothing
-    else differs.
+    Long values, and data, are only said to be others. Entries that the stored run lacks, and what follows
+    from parameters, are named if nothing else differs.
     """
 
     def words(name: str) -> str:
@@ -167,10 +168,11 @@ def differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
         is_of_data = " crc " in was + is_now or name.endswith("_checksum")
         if is_of_data or max(len(was), len(is_now)) > MOST_SHOWN:
             return f"other {name.removesuffix('_checksum')}"
-        return f"{name}={was}, not {is_now}"
+        return f"{_PARAMETERS.get(name, name)}={was}, not {is_now}"
 
     names = [name for name in current if stored.get(name) != current[name]]
-    return "; ".join(map(words, [name for name in names if name in stored] or names))
+    names = [name for name in names if name in stored] or names
+    return "; ".join(map(words, [name for name in names if name != "sample_rows"] or names))
 
 
 def partial_folder(path: StorePath) -> Place:

@@ -125,7 +125,8 @@ class DiskPlace:
         file lock, which the system never takes from a living process and releases when its holder dies; never
         through a link, whose target would be emptied.
         """
-        lock, is_held = lock_path(self.path), False
+        path, is_held = Path(os.path.realpath(self.path)), False
+        lock = path.parent / f".{path.name}.lock"  # a hidden sibling, because the store may be replaced
         while not is_held:
             with disk_errors(self.path):
                 lock.parent.mkdir(parents=True, exist_ok=True)
@@ -279,9 +280,3 @@ else:
 
     def _try_lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def lock_path(path: str | os.PathLike[str]) -> Path:
-    """Return the lock file of the store at ``path``: a hidden sibling, because the store may be replaced."""
-    path = Path(os.path.realpath(path))
-    return path.parent / f".{path.name}.lock"

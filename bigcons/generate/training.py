@@ -384,11 +384,7 @@ def measure(
     if columns[0].missing and (moments.n == n).all() and not any(code.may_miss for code in columns):
         warn_of_unseen(features.where, features.table.rule, set(), SuspiciousFeaturesWarning)
     if len(kept) + len(gaps) == 0:
-        n_columns = len(encoding.columns)
-        raise InvalidInputError(
-            f"{features.where} has {n_columns} column{'s' if n_columns > 1 else ''}, all constant; give "
-            "features that vary."
-        )
+        raise InvalidInputError(f"{features.where} has columns that are all constant; give some that vary.")
     for code, start in zip(encoding.columns, encoding.starts, strict=False):
         if code.kind in (CATEGORY, HASHED):  # the columns of a category share the variance of one number
             span = slice(start, start + code.width)

@@ -527,7 +527,8 @@ def refuse_other_type(objects: Ids, ids: Ids, where: str) -> None:
     name = ids.facts.name
     if objects.facts.dtype != ids.facts.dtype:
         fault = f"{name} of {where} is {ids.facts.dtype} but the ids of the objects are {objects.facts.dtype}"
-        raise InvalidIdsError(f"{fault}; convert them to one type.", column=name)
+        kind = "str" if objects.facts.dtype == TEXT else objects.facts.dtype
+        raise InvalidIdsError(f"{fault}; convert it, as by df[{name!r}].astype({kind!r}).", column=name)
 
 
 def are_positions(ids: Ids, start: int = 0) -> bool:

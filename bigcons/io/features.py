@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bigcons import errors
 from bigcons.errors import InvalidInputError, SuspiciousFeaturesWarning, first_line, quote, warn_user
 from bigcons.io.columns import MISSING_WORDS, Column, Columns, Ids, loose_number, options_of, select
 from bigcons.io.labels import rechunk
@@ -189,6 +190,11 @@ class FeatureEncoding:
         missing = list(self.columns[0].missing) or None
         source = open_source(select(features, missing=missing), "features", with_ids=False)
         names = [column.name for column in self.columns] if self.is_named and source.names else None
+        if lacking := [name for name in names or () if name not in (source.names or ())]:
+            error = errors.UnknownColumnError(source.where, lacking[0], source.names)
+            remedy = "of which the ensemble was made; add it, with gaps for what is not known."
+            error.args = (f"{source.where} has no column {quote(lacking)}, {remedy}",)
+            raise error
         table = open_source(select(source, id=id, columns=names), "features", usual_id=self.id_name)
         if table.n_columns != len(self.columns):
             raise InvalidInputError(
@@ -557,11 +563,8 @@ class Features:
         if may_be_all and next(batches, None) is None:
             values = np.column_stack([numbers_of(batch[c], codes[c], self.where) for c in numeric])
             if values[-1].any() and np.allclose(values[-1], np.nansum(values[:-1], axis=0)):
-                warn_user(
-                    f"{self.where} has the sum of all other rows in its last one; leave it out if it has "
-                    "totals.",
-                    SuspiciousFeaturesWarning,
-                )
+                told = f"{self.where} has the sum of all other rows in its last one; leave out totals."
+                warn_user(told, SuspiciousFeaturesWarning)
         for c, column in enumerate(batch):
             if len(column) < 200 or c in self.table.categorical or codes[c].kind == DATE:
                 continue

@@ -369,10 +369,8 @@ def warn_of_labels(n_objects: int, encodings: Sequence[Encoding], codes: np.ndar
     """
     messages: list[str] = []
     if n_objects < 20 and len(encodings) >= 10 * n_objects:
-        messages.append(
-            f"{n_objects} objects have labels in {len(encodings):,} partitions; transpose the table if its "
-            "rows are partitions."
-        )
+        told = f"{n_objects} objects have labels in {len(encodings):,} partitions; transpose the table"
+        messages.append(f"{told} if its rows are partitions.")
     gaps = [e for e in encodings if e.n_labeled < n_objects and e.rule == DEFAULT_RULE]
     votes = [e for e in gaps if e.values.dtype != object]
     if votes and all(len(encoding.values) == 1 for encoding in gaps):
@@ -532,7 +530,8 @@ def check_distinct(names: Sequence[str], existing: Sequence[str] = ()) -> None:
     used_names = set(existing)
     for name in names:
         if name in used_names:
-            raise InvalidInputError(f"two partitions are named {name!r}; give each a name of its own.")
+            fault = "the ensemble has already" if name in existing else "two partitions are named"
+            raise InvalidInputError(f"{fault} {name!r}; leave it out, or give each a name of its own.")
         used_names.add(name)
 
 

@@ -654,10 +654,8 @@ def _refuse_logs(folder: File, names: set[str]) -> None:
     """Raise InvalidInputError for a folder with ``names`` of which a log says which files count."""
     for log, kind in (("_delta_log", "Delta Lake"), (".hoodie", "Hudi"), ("metadata", "Iceberg")):
         if log in names:
-            raise InvalidInputError(
-                f"{folder} is a table of {kind}, in which not all files count; pass the data frame that its "
-                "own library reads."
-            )
+            fault = f"{folder} is a table of {kind}, in which not all files count"
+            raise InvalidInputError(f"{fault}; pass the data frame that its own library reads.")
 
 
 def _natural_order(path: File) -> tuple[list[tuple[int, str]], str]:

@@ -565,8 +565,7 @@ def _rows_before(new: Any, old: Any, n_new: int, n_old: int) -> np.ndarray:
         rows = pc.index_in(new_names.hold().values, value_set=old_names.hold().values)
     if rows is None or rows.null_count == len(rows):
         raise InvalidIdsError(
-            f"no {new_names.facts.name} of the new consensus is a {old_names.facts.name} of the old one; "
-            "give consensuses of the same objects.",
+            f"no {new_names.facts.name} of the new consensus is in the old one; give the same objects.",
             column=new_names.facts.name,
         )
     return np.asarray(pc.fill_null(rows, -1))

@@ -359,8 +359,8 @@ class Ensemble(Objects):
         are_numbers = indices.ndim == 1 and indices.dtype.kind in "iu"
         if not are_numbers or indices.min() < 0 or indices.max() >= self.n_objects:
             raise errors.InvalidInputError(
-                f"an ensemble has no item {indices!r:.80}; give names of partitions, a slice, a mask, or "
-                f"positions of objects from 0 to {self.n_objects - 1:,}.",
+                f"an ensemble has no item {' '.join(repr(indices).split()):.80}; give names of partitions, a "
+                f"slice, a mask, or positions of objects from 0 to {self.n_objects - 1:,}.",
                 parameter="key",
             )
         if isinstance(self._labels, np.ndarray):
@@ -426,6 +426,8 @@ class Ensemble(Objects):
         if rows.dtype == bool and rows.shape == (self.n_objects,):
             refuse_other_rows("the mask", names_of_rows(key), "the ensemble", names_of_rows(self))
             rows = np.flatnonzero(rows)
+        if not rows.size:
+            raise errors.InvalidInputError("no object is selected; select one or more.", parameter="key")
         labels = self.read_rows(rows)
         n_labeled = np.count_nonzero(observed(labels, self.offsets), axis=0)
         empty, labeled = np.flatnonzero(n_labeled == 0), np.flatnonzero(n_labeled)

@@ -385,8 +385,7 @@ def write_ensemble(folder: Place, content: Content, *, is_parquet: bool) -> None
             listener.advance(len(block))
     if start != header.n_objects:
         raise InvalidInputError(
-            f"labels has {start:,} objects but {header.n_objects:,} were counted in the first pass; "
-            "pass labels that do not change."
+            f"labels has {start:,} objects but {header.n_objects:,} before; pass labels that do not change."
         )
     if header.ids is not None and not is_parquet:
         id_sums = write_ids(folder, header.ids, header.n_objects, header.chunk_rows)[1]

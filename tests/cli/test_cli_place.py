@@ -149,7 +149,7 @@ def test_place__is_what_the_fitted_model_says(made, method, options, columns):
 def test_place__refuses_what_it_cannot_do_in_one_line(made):
     (made / "short.csv").write_text("city,age\nBern,3\n")
     result = bigcons(made, "place short.csv --with out/ -o x.csv")
-    assert "short.csv has no column 'joined'; choose one of city, age" in result.output
+    assert "short.csv has no column 'joined', 'active', of which the" in result.output
     for method, words in (("best", "because BEST did not store it"), ("ivc", "memberships")):
         solved = bigcons(made, f"solve out/ensemble.zarr -m {method} -k 3 -o {method}.zarr")
         assert solved.exit_code == 0, solved.output

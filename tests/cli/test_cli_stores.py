@@ -49,6 +49,7 @@ def test_append__of_objects_and_partitions_is_the_whole_ensemble(run, objects):
     ("line", "words"),
     [
         ("e.zarr objects.csv", "--objects"),
+        ("e.zarr objects.csv --objects --partitions", "either --objects"),
         ("e.zarr objects.csv objects.csv --objects", "pass one"),
         ("e.zarr objects.csv --partitions", "has index 'c40', which no object has"),
         ("nowhere.zarr objects.csv --objects", "nowhere.zarr"),

@@ -6,12 +6,13 @@ import threading
 
 import pytest
 
-from bigcons.disk.places import lock_path, place_of
+from bigcons.disk.places import place_of
 from bigcons.errors import StoreError, StoreLockedError
 from tests.support.stores import names_in
 
 
-def test_writer_lock__rejects_a_second_writer(tmp_path):
+def test_writer_lock__rejects_a_second_writer_and_ignores_the_file_of_a_dead_one(tmp_path):
+    (tmp_path / ".s.lock").write_text("999999")
     with place_of(tmp_path / "s").lock():
         with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"), place_of(tmp_path / "s").lock():
             pass
@@ -22,17 +23,11 @@ def test_writer_lock__rejects_a_second_writer(tmp_path):
     assert not names_in(tmp_path)
 
 
-def test_writer_lock__ignores_the_file_of_a_dead_writer(tmp_path):
-    lock_path(tmp_path / "s").write_text("999999")
-    with place_of(tmp_path / "s").lock():
-        pass
-
-
 @pytest.mark.skipif(os.name != "posix", reason="pipes and links")
 @pytest.mark.parametrize("kind", ["a link", "a folder"])
 def test_writer_lock__something_else_in_its_place_is_told_and_left(tmp_path, kind):
     (tmp_path / "precious").write_text("precious")
-    lock = lock_path(tmp_path / "s")
+    lock = tmp_path / ".s.lock"
     if kind == "a link":
         lock.symlink_to(tmp_path / "precious")
     else:

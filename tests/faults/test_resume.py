@@ -190,7 +190,7 @@ def test_fit__finds_the_result_of_a_finished_run(stored, tmp_path, method, caplo
             again.predict(stored)
     for other, labels, named in (
         ({"n_clusters": 4}, stored, "n_clusters=5, not 4"),
-        ({"random_state": 3}, stored, "seed="),
+        ({"random_state": 3}, stored, "random_state="),
         ({}, Ensemble.open(stored).read(0, 4000), "other labels"),
     ):
         with refused(named, StoreExistsError):

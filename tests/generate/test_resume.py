@@ -171,7 +171,7 @@ def test_mixed__after_kill_9_only_what_is_unfinished_is_made(wide, tmp_path, out
         ({"n_clusters": 3}, r"n_clusters=\[2, 10\], not \[3, 3\]"),
         ({"n_partitions": 5}, "n_partitions=2, not 5"),
         ({"sample": 0.4}, "sample=0.5, not 0.4"),
-        ({"random_state": 1}, "seed=0, not 1"),
+        ({"random_state": 1}, "random_state=0, not 1"),
         ({"train": "all"}, "train=auto, not all"),
         ({"features": lambda points: points * 2 + 1}, "other features"),
         ({"features": lambda points: points[::-1]}, "other features"),

@@ -66,7 +66,7 @@ def test_match__joins_objects_by_ids(tmp_path):
     model = METHODS["best"](3).fit(frame, id="index")
     np.testing.assert_array_equal(match(model, old).labels, 2 - labels[order])
     text = write_consensus(tmp_path / "text.zarr", labels, None, ids=[f"o{i}" for i in range(60)])
-    with pytest.raises(InvalidIdsError, match="no id of the new consensus is a id of the old"):
+    with pytest.raises(InvalidIdsError, match="no id of the new consensus is in the old"):
         match(text, old)
     with pytest.raises(InvalidInputError, match="old labels are of 60 objects but the new ones of 50"):
         match(new.labels, old)

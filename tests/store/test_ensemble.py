@@ -173,7 +173,7 @@ def test_append_objects__goes_by_the_names_of_a_table():
         (lambda e: e.append_objects([["a", 0]]), "mixes text and whole numbers"),
         (lambda e: e.append_objects([[1.5, 0]]), "label 1.5"),
         (lambda e: e.append_partitions([[1], [2], [3]]), "3 objects but the ensemble has 2"),
-        (lambda e: e.append_partitions([[1], [2]], names=["p0"]), "two partitions are named 'p0'"),
+        (lambda e: e.append_partitions([[1], [2]], names=["p0"]), "the ensemble has already 'p0'; leave"),
         (lambda e: e.append_partitions([[None], [None]]), "no labels"),
     ],
 )

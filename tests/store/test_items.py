@@ -74,6 +74,8 @@ def test_item__of_objects_leaves_out_partitions_without_labels():
     np.testing.assert_array_equal(values_of(found), [[0, 1], [1, 0]])
     with pytest.raises(EmptyPartitionError):
         ensemble.select(["a"])[[3]]
+    with pytest.raises(InvalidInputError, match="no object is selected"):
+        ensemble[2:2]
 
 
 def test_item__of_objects_keeps_the_generator():
