@@ -22,7 +22,7 @@ import numpy as np
 
 from bigcons.disk.checkpoint import Snapshots, differences, partial_folder
 from bigcons.disk.commit import refuse_existing, refuse_other, stored_kind
-from bigcons.errors import CorruptStoreError, InvalidInputError, MemoryBudgetError, StoreExistsError
+from bigcons.errors import CorruptStoreError, InvalidInputError, StoreExistsError
 from bigcons.generate import training
 from bigcons.generate.training import ClusterCount, Scheme
 from bigcons.io.columns import Column, Columns
@@ -532,17 +532,12 @@ def rows_to_train(scheme: Scheme, data: Features, train: int | str) -> int:
 
 
 def check_memory(data: Features, scheme: Scheme, memory: int | float | str, client: object) -> None:
-    """Raise MemoryBudgetError if a scheme of features needs more; it states what is enough with gaps."""
+    """Raise MemoryBudgetError if a scheme of features needs more."""
     sample_rows = rows_to_train(scheme, data, "auto")
     pool_rows = int(scheme.pool(sample_rows).size(data.n_objects))
-    n_gaps = sum(code.kind not in (CATEGORY, HASHED) for code in data.encoding.columns)
     with open_engine(client) as engine:
         budget = beside_processes(memory, PROCESS_BYTES * engine.n_processes)
-        shape = data, scheme, sample_rows, pool_rows, budget, engine
-        try:
-            make_plan(*shape, in_memory=False)
-        except MemoryBudgetError:
-            make_plan(*shape, n_gaps, in_memory=False, remedy="")
+        make_plan(data, scheme, sample_rows, pool_rows, budget, engine, in_memory=False, with_train=False)
 
 
 def map_kept(
@@ -586,22 +581,24 @@ def make_plan(
     pool_rows: int,
     budget: DataBudget,
     engine: Engine,
-    n_gaps: int = 0,
+    n_gaps: int | None = None,
     *,
     in_memory: bool,
-    remedy: str = "lower train= (--train)",
+    with_train: bool = True,
 ) -> tuple[int, int]:
     """Return the sets that may be trained, and the rows that may be labeled, at a time.
 
-    Labels are independent of these. Raises MemoryBudgetError.
+    Labels are independent of these. Raises MemoryBudgetError, which states what is enough, and tells to lower
+    ``train`` where that can be set, ``with_train``, and where it is enough.
 
-    All columns count, because it is not known yet which vary, and ``n_gaps`` more that tell what is missing.
+    All columns count, because it is not known yet which vary, and ``n_gaps`` more that tell what is missing:
+    while these are not known, none if that fits, and all that may be in the message.
     Of sparse rows the values that are stored do. Held are the pool, once more while it is scaled, and the
     centers; besides, either a block of features is measured, a set of centers trained, or blocks are labeled.
     """
-    width, n_features = data.row_values + n_gaps, data.n_features + n_gaps
+    width, n_features = (number + (n_gaps or 0) for number in (data.row_values, data.n_features))
     read_values, value_bytes = min(data.chunk_rows, data.n_objects) * width, data.dtype.itemsize
-    pool, unscaled = pool_rows * (4 * width + 8), pool_rows * width * value_bytes
+    pool, unscaled, least = pool_rows * (4 * width + 8), pool_rows * width * value_bytes, 0
     sets, k, p = scheme.sets(), scheme.ranges[0][1], training.n_landmarks(sample_rows, n_features)
     n_centers = sum(p if scheme.is_by_landmarks(partitions[0]) else k for partitions in sets)
     centers = 8 * n_centers * (n_features + 1) + 8 * p * scheme.n_partitions
@@ -609,8 +606,8 @@ def make_plan(
     # the points, as the partition sees them, a copy to measure their variance, work per row and cluster
     task = sample_rows * (16 * width + 64) + k * (32 * n_features + 2048)
     if scheme.name in training.BY_LANDMARKS:  # the points, the graph twice, distances, the graph of landmarks
-        graph = sample_rows * (8 * width + 80 * training.N_NEAREST) + 32 * training.AT_ONCE
-        graph += 8 * p * (6 * p + 4 * n_features)
+        least = 32 * training.AT_ONCE
+        graph = least + sample_rows * (8 * width + 80 * training.N_NEAREST) + 8 * p * (6 * p + 4 * n_features)
         task = max(task, graph)
     copies = 1 if engine.shares_memory else max(engine.n_processes, 2)  # a worker may be a thread here
     base = pool * copies + centers
@@ -626,7 +623,14 @@ def make_plan(
     block_rows = min(BLOCK_ROWS, data.sparse_rows if data.is_sparse else data.chunk_rows)
     ids = 0 if data.ids is None else data.ids.held_bytes  # twice while they are read
     n_bytes = data.held_bytes + max(measuring, base + task, fixed + scheme.segment_rows * row_bytes, ids)
-    budget.check(int(n_bytes), f"generate.{scheme.name}: its processes, samples and blocks", remedy)
+    if n_bytes > budget.n_bytes:
+        n_most = sum(code.kind not in (CATEGORY, HASHED) for code in data.encoding.columns)
+        if n_gaps is None and n_most:
+            options = {"in_memory": in_memory, "with_train": with_train}
+            return make_plan(data, scheme, sample_rows, pool_rows, budget, engine, n_most, **options)
+        others = data.held_bytes + max(48 * read_values, least, fixed + scheme.segment_rows * row_bytes, ids)
+        remedy = "lower train= (--train)" if with_train and others <= budget.n_bytes else ""
+        budget.check(int(n_bytes), f"generate.{scheme.name}: its processes, samples and blocks", remedy)
     available = budget.n_bytes - data.held_bytes
     while fixed + block_rows * row_bytes > available and block_rows > scheme.segment_rows:
         block_rows //= 2

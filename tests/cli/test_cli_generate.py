@@ -99,22 +99,19 @@ def test_generate_and_run__refuse_before_any_work(run, line, words):
     assert names() == ["features.npy", "separate.npy"]
 
 
-def test_run__refuses_a_budget_that_is_too_small_for_the_method_before_it_generates(run):
-    result = run("run features.npy -o out -k 3 --memory 400MB")
-    assert result.exit_code == 1
-    assert "ConsensusTree needs" in result.stderr
-    assert "over --memory 400 MB; raise it to" in result.stderr
-    assert names() == ["features.npy", "separate.npy"]
-
-
-@pytest.mark.parametrize(("memory", "helps"), [("310MB", False), ("400MB", True)])  # processes take 370
+@pytest.mark.parametrize(("memory", "helps"), [("310MB", False), ("400MB", False), ("480MB", True)])
 def test_run_and_generate__name_in_a_refusal_of_a_budget_only_options_that_they_have_and_that_help(
     run, memory, helps
 ):
+    told = run("run features.npy -o out -k 3 --memory 400MB").stderr
+    assert re.search("ConsensusTree needs .* over --memory 400 MB; raise it to", told)
+    assert names() == ["features.npy", "separate.npy"]
     np.save("long.npy", np.random.default_rng(0).normal(size=(90_000, 30)))
     assert run(f"run long.npy -o out -k 3 --memory {memory}").stderr.endswith(" MB.\n")
     told = run(f"generate long.npy -o out.zarr --memory {memory}").stderr
     assert told.endswith("MB, or lower --train.\n" if helps else " MB.\n")
+    lower = run(f"generate long.npy -o n.zarr --n-partitions 2 --memory {memory} --train 100")
+    assert lower.exit_code == 1 - helps
 
 
 @pytest.mark.parametrize("method", ["tree", "pcc"])

@@ -259,10 +259,12 @@ def test_make__says_what_is_wrong_in_one_line(points, tmp_path, monkeypatch, gen
     assert list(tmp_path.iterdir()) == []
 
 
-def test_kmeans__rejects_too_small_a_budget(points, tmp_path):
-    with pytest.raises(MemoryBudgetError, match=r"memory=100 kB"):
-        make(points, memory="100kB", out=tmp_path / "e.zarr")
+def test_kmeans__states_a_budget_that_is_enough_with_gaps(points, tmp_path):
+    gappy = np.where(np.arange(points.size).reshape(points.shape) % 7 == 0, np.nan, points)
+    with pytest.raises(MemoryBudgetError, match=r"memory=100 kB; raise it to \d+ MB\.$") as refusal:
+        make(gappy, memory="100kB", out=tmp_path / "e.zarr")
     assert list(tmp_path.iterdir()) == []
+    assert make(gappy, memory=refusal.value.needed, out=tmp_path / "e.zarr").shape == (N_OBJECTS, 4)
 
 
 @pytest.mark.parametrize(

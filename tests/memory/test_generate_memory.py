@@ -68,6 +68,7 @@ def features(tmp_path_factory):
     rng = np.random.default_rng(0)
     for block in row_blocks(N_OBJECTS, 50_000):
         matrix[block.start : block.stop] = rng.normal(size=(block.n_rows, N_FEATURES))
+    matrix[::1000] = np.nan  # a gap in every column
     del matrix
     return path
 
