@@ -531,7 +531,7 @@ def check_distinct(names: Sequence[str], existing: Sequence[str] = ()) -> None:
     for name in names:
         if name in used_names:
             fault = "the ensemble has already" if name in existing else "two partitions are named"
-            raise InvalidInputError(f"{fault} {name!r}; leave it out, or give each a name of its own.")
+            raise InvalidInputError(f"{fault} {name!r}; leave one out, or give each a name of its own.")
         used_names.add(name)
 
 

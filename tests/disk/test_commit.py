@@ -8,6 +8,7 @@ import pytest
 from bigcons.disk import commit
 from bigcons.disk.places import place_of
 from bigcons.errors import StoreError, StoreExistsError
+from bigcons.store.ensemble import open_store
 from tests.support.refusals import refused
 from tests.support.stores import names_in
 
@@ -147,9 +148,10 @@ def change(path, **entries):
     file.write_text(json.dumps(content))
 
 
-def test_read_head__rejects_other_formats(tmp_path):
+def test_open__rejects_other_formats_and_kinds(tmp_path):
     make_store(tmp_path / "s", 1)
-    for version, remedy in ((99, "upgrade bigcons"), (1, "make it again"), (True, "make it again")):
-        change(tmp_path / "s", format_version=version)
-        with pytest.raises(StoreError, match=remedy):
-            commit.read_head(tmp_path / "s", "pairs")
+    cases = (99, "pairs", "upgrade"), (1, "pairs", "make it"), (True, "pairs", "make it"), (None, "x", "kind")
+    for version, kind, told in cases:
+        change(tmp_path / "s", format_version=version or commit.FORMAT_VERSION, kind=kind)
+        with pytest.raises(StoreError, match=told):
+            open_store(tmp_path / "s")
