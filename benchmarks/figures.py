@@ -222,6 +222,12 @@ def by_numbers() -> dict[str, str]:
     }
 
 
+def repeated(index: int) -> dict[str, str]:
+    """Return how many numbers stood out by a share of the runner-up, and how often others are the same."""
+    row = results("repeated_numbers")["by_share"][index]
+    return {"choices": str(row["choices"]), "same": f"{100 * row['same']:.0f}"}
+
+
 def few_objects() -> dict[str, str]:
     """Return the ARI of few objects where one label in five is random, and where each partition joins two."""
     scores = results("toys")["ari"]
@@ -390,6 +396,10 @@ FIGURES: list[tuple[str, str, Callable[[], dict[str, str]]]] = [
         "docs/evidence.md",
         "| {ensembles} along a bent curve, such as a trajectory of cells | {clear}:",
         structure,
+    ),
+    *(
+        ("docs/evidence.md", f"| {words} | {{choices}} | {{same}} % |", partial(repeated, index))
+        for index, words in enumerate(("below .4", ".4 to .6", ".6 to .8", ".8 and more, with a warning"))
     ),
     ("docs/evidence.md", "one bare read, takes {seconds} s", bare_read),
     *(

@@ -211,9 +211,10 @@ def n_clusters(choice: Any) -> Figure:
     ``choice`` is the result of `bigcons.choose_n_clusters`, or a clusterer or Consensus whose number of
     clusters was chosen. The upper panel has the distinctness of the least distinct two of so many clusters,
     which falls when a cluster is cut, and how far halves of the partitions agree on the number. The lower
-    panel has the lifetime of each number, the evidence (the lifetime times the agreement), and the evidence
-    with an eighth of the quality, which decides. A number is clear if it has more evidence than a single
-    cluster, the dotted line (`NClustersChoice`). Each panel has its own scale. Both end at 15 clusters, or at
+    panel has the lifetime of each number, the evidence (the lifetime times the agreement), and the merit (the
+    evidence with an eighth of the quality), which decides. Vertical lines mark the number recommended and,
+    dashed, the next best. A number is clear if it has more evidence than a single cluster, the dotted line
+    (`NClustersChoice`). Each panel has its own scale. Both end at 15 clusters, or at
     twice the recommended number and the runner-up, even if more were compared.
 
     Examples
@@ -233,7 +234,7 @@ def n_clusters(choice: Any) -> Figure:
     is_shown = table["n_clusters"] <= max(2 * choice.n_clusters, 2 * (choice.runner_up or 0), 15)
     panels = (
         {"distinctness": "distinctness of the least distinct two", "agreement": "agreement of halves"},
-        {"lifetime": "lifetime", "evidence": "evidence", "merit": "with quality, which decides"},
+        {"lifetime": "lifetime", "evidence": "evidence", "merit": "merit, which decides"},
     )
     with new_figure(5.6, 4.6) as figure:
         for axes, curves in zip(figure.subplots(2, sharex=True), panels, strict=True):
@@ -248,9 +249,7 @@ def n_clusters(choice: Any) -> Figure:
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
         figure.axes[0].set_ylim(0, 1.05)
         axes.axhline(choice.lifetime_of_one, color=GUIDE, linewidth=0.8, linestyle=":", zorder=0)
-        second = "" if choice.runner_up is None else f"; runner-up {choice.runner_up} (dashed)"
-        doubt = "" if choice.is_clear else ", but none stands out"
-        figure.suptitle(f"{count_in_words(choice.n_clusters)} recommended{doubt}{second}", fontsize=10)
+        figure.suptitle(choice.in_words(), fontsize=10)
         axes.locator_params(axis="x", integer=True, min_n_ticks=1)
         more = "" if is_shown.all() else f" (compared: up to {table['n_clusters'][-1]})"
         axes.set_xlabel(f"number of clusters{more}")

@@ -28,7 +28,8 @@ class Progress:
 
 _listener: ContextVar[Callable[[], Progress]] = ContextVar("bigcons_listener", default=Progress)
 
-_step: ContextVar[str] = ContextVar("bigcons_step", default="")
+current_step: ContextVar[str] = ContextVar("bigcons_step", default="")
+"""The name of the innermost step of the caller; empty if there is none."""
 
 
 @contextmanager
@@ -45,18 +46,13 @@ def report_progress_to(listener: Callable[[], Progress]) -> Iterator[None]:
 def progress(what: str, total: int, unit: str = "rows") -> Iterator[Progress]:
     """Begin a step of ``total`` units, 0 if their number is not known, and yield its listener."""
     listener = _listener.get()()
-    token = _step.set(what)
+    token = current_step.set(what)
     listener.start(what, total, unit)
     try:
         yield listener
     finally:
-        _step.reset(token)
+        current_step.reset(token)
         listener.finish()
-
-
-def current_step() -> str:
-    """Return the name of the innermost step of the caller; empty if there is none."""
-    return _step.get()
 
 
 class ProgressBar:

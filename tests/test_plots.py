@@ -371,7 +371,7 @@ def test_n_clusters__draws_the_evidence_and_marks_the_number_and_the_runner_up(k
     np.testing.assert_array_equal(
         curves["distinctness of the least distinct two"].get_ydata(), choice.table["distinctness"][:n_shown]
     )
-    decides = curves["with quality, which decides"].get_ydata()
+    decides = curves["merit, which decides"].get_ydata()
     assert choice.table["n_clusters"][np.argmax(decides)] == choice.n_clusters
     assert below.get_xlabel() == "number of clusters" + " (compared: up to 40)" * (k_range is not None)
     low, high = below.get_ylim()

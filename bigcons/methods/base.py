@@ -381,13 +381,18 @@ class ConsensusClusterer(HasClient, ClusterMixin, BaseEstimator):
             return
         self.has_structure_ = choice.is_clear
         if not choice.is_clear:
-            other = "" if choice.runner_up is None else f", next best {choice.runner_up}"
             warn_user(
                 "the labels may have no cluster structure: no number of clusters has more evidence than a "
-                "single cluster, as in data without clusters and in many whose classes overlap. "
-                f"Best guess: {choice.n_clusters}{other}; see help(bigcons.choose_n_clusters)."
-                f"{self._features_in_words()}",
+                "single cluster, as in data without clusters and in many whose classes overlap. Best guess: "
+                f"{choice.in_words()}; see help(bigcons.choose_n_clusters).{self._features_in_words()}",
                 errors.NoStructureWarning,
+            )
+        elif self.n_clusters == "auto" and choice.runner_up_share > 0.8:  # benchmarks/repeated_numbers.py
+            warn_user(
+                f"the number of clusters is uncertain: {choice.runner_up} is nearly as good as "
+                f"{choice.n_clusters}, and other partitions of the same data may lead to another number; "
+                "look at both, see help(bigcons.choose_n_clusters).",
+                errors.ConsensusWarning,
             )
 
     def _features_in_words(self) -> str:

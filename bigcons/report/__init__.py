@@ -379,16 +379,13 @@ def _warnings(report: Report) -> Iterator[str]:
     if counts.n_doubtful:
         low = _share(counts.n_doubtful, int(counts.sizes.sum()), "objects")
         yield f"{low} have a confidence below {DOUBTFUL:g}."
-    if "stability" in clusters.column_names:
-        rows = zip(clusters["cluster"].to_pylist(), clusters["stability"].to_pylist(), strict=True)
-        if weak := [str(k) for k, value in rows if value is not None and value < 0.5]:
-            plural = "s" if len(weak) > 1 else ""
-            yield f"Half of the partitions would assign other objects to cluster{plural} {_list(weak, 8)}."
+    words = "would have other objects by half of the partitions"
+    yield from _of_rows(clusters, "cluster", "stability", lambda value: value < 0.5, words)
     pairs = {tuple(sorted(pair)) for pair in mergers(clusters).items()}
     if names := [f"{k} and {other}" for k, other in sorted(pairs)]:
-        yield f"Halves of the partitions do not separate clusters {_list(names, 8)}, which could be merged."
+        yield f"Halves of the partitions do not separate clusters {_list(names)}, which could be merged."
     words = "say almost nothing about the clusters"
-    yield from _of_partitions(report.partitions, "weight", lambda value: value < 0.1, words)
+    yield from _of_rows(report.partitions, "partition", "weight", lambda value: value < 0.1, words)
 
 
 def _notes(report: Report) -> Iterator[str]:
@@ -396,27 +393,26 @@ def _notes(report: Report) -> Iterator[str]:
     if report.profiles is not None and report.profiles.followed:
         yield report.profiles.followed_in_words()
     words = "are near copies of another (adjusted Rand index 0.99 or more)"
-    yield from _of_partitions(report.partitions, "redundancy", lambda value: value >= 0.99, words)
+    yield from _of_rows(report.partitions, "partition", "redundancy", lambda value: value >= 0.99, words)
 
 
-def _of_partitions(
-    partitions: Any, column: str, is_meant: Callable[[float], bool], words: str
+def _of_rows(
+    table: Any, noun: str, column: str, is_meant: Callable[[float], bool], words: str
 ) -> Iterator[str]:
-    """Yield a sentence about the partitions with such values of a column, if there are any."""
-    if partitions is None or column not in partitions.column_names:
+    """Yield a sentence about the rows of a table with such values of a column, if there are any."""
+    if table is None or column not in table.column_names:
         return
-    rows = zip(partitions["partition"].to_pylist(), partitions[column].to_pylist(), strict=True)
-    if names := [name for name, value in rows if value is not None and is_meant(value)]:
-        listing = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
-        yield f"{_share(len(names), len(partitions), 'partitions')} {words}: {listing}."
+    rows = zip(table[noun].to_pylist(), table[column].to_pylist(), strict=True)
+    if names := [str(name) for name, value in rows if value is not None and is_meant(value)]:
+        yield f"{_share(len(names), len(table), f'{noun}s')} {words}: {_list(names)}."
 
 
 def _share(n: int, total: int, noun: str) -> str:
     return f"{n:,} of {total:,} {noun} ({percent(n / total)})"
 
 
-def _list(words: list[str], limit: int) -> str:
-    return ", ".join(words[:limit]) + (", ..." if len(words) > limit else "")
+def _list(words: list[str]) -> str:
+    return ", ".join(words[:8]) + (" and others" if len(words) > 8 else "")
 
 
 # The page: values as people read them, put into ``template.html``

@@ -130,7 +130,7 @@ class DaskEngine:
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield ``task(item)`` for every item, in the order of the items."""
         self.refresh()
-        step = current_step() or "the call"
+        step = current_step.get() or "the call"
         words = ["bigcons", *re.findall(r"[a-z]+|[0-9]+", step.lower())]
         content, numbered = cloudpickle.dumps(task), enumerate(items)
         window, futures, copies = deque[Any](), deque[Any](), list[Any]()

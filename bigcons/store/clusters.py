@@ -73,34 +73,43 @@ class NClustersChoice:
         scores = evidence(self.table)[self.table["n_clusters"] > 1]
         return bool((scores > self.lifetime_of_one).any())
 
+    @property
+    def runner_up_share(self) -> float:
+        """Merit of the runner-up (see `merit`) as a share, from 0 to 1, of that of the number recommended.
+
+        Near 1, either number would do: other partitions of the same data may recommend another one.
+        """
+        rows = np.searchsorted(self.table["n_clusters"], [self.runner_up or 0, self.n_clusters])
+        second, first = np.maximum(merit(self.table)[rows], 0.0)
+        return float(self.runner_up is not None) * (1.0 if second >= first else float(second / first))
+
     def row(self, n_clusters: int) -> dict[str, float]:
         """Return the evidence for one number of clusters."""
         index = int(np.searchsorted(self.table["n_clusters"], n_clusters))
         return {name: float(values[index]) for name, values in self.table.items()}
 
-    def __repr__(self) -> str:
-        agreement, words = self.row(self.n_clusters)["agreement"], [count_in_words(self.n_clusters)]
-        if not self.is_clear:
-            words.append("no number stands out")
-        if self.n_clusters > 1 and not np.isnan(agreement):
-            words.append(f"agreement of halves {agreement:.2f}")
+    def in_words(self, *facts: str) -> str:
+        """Return the number recommended, ``facts`` about it, and how near the next best number comes."""
+        words = [count_in_words(self.n_clusters), *facts]
         if self.runner_up is not None:
-            words.append(f"next best {self.runner_up}")
-        return f"NClustersChoice({'; '.join(words)})"
+            share = f" at {self.runner_up_share:.2f} of the merit" if self.is_clear else ""
+            words.append(f"next best {self.runner_up}{share}")
+        return "; ".join(words if self.is_clear else [*words, "no number stands out"])
+
+    def __repr__(self) -> str:
+        agreement = self.row(self.n_clusters)["agreement"]
+        is_known = self.n_clusters > 1 and not np.isnan(agreement)
+        return f"NClustersChoice({self.in_words(*[f'agreement of halves {agreement:.2f}'] * is_known)})"
 
 
 def tree_in_words(tree: ClusterTree) -> str:
     """Return the number recommended, the support of its splits, and the next best number."""
-    K, next_best = tree.choice.n_clusters, tree.choice.runner_up
-    support = tree.support[np.array(list(tree.branches()), int) - len(tree.sizes)]
-    words = count_in_words(K)
-    if K > 1 and not np.isnan(support).any():
-        words += f", support of their splits {support.mean():.2f}, of the weakest {support.min():.2f}"
+    support, facts = tree.support[np.array(list(tree.branches()), int) - len(tree.sizes)], []
+    if tree.choice.n_clusters > 1 and not np.isnan(support).any():
+        facts.append(f"support of their splits {support.mean():.2f}, of the weakest {support.min():.2f}")
     if tree.p_values is not None and tree.p_values.size:
-        words += f"; p {tree.p_values[-1]:.2g} of a single cluster"
-    if next_best is not None:
-        words += f"; next best {next_best}"
-    return words if tree.choice.is_clear else f"{words}; no number stands out"
+        facts.append(f"p {tree.p_values[-1]:.2g} of a single cluster")
+    return tree.choice.in_words(*facts)
 
 
 def count_in_words(n_clusters: int) -> str:

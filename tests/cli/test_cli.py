@@ -220,7 +220,7 @@ def test_solve__tries_members_with_parameters_and_a_range_of_clusters(ensemble, 
 def test_solve__auto_is_for_methods_that_find_the_number(ensemble, run, ran):
     found = ran(f"solve {ensemble} -m hbgf -k auto -o b.zarr")
     assert found["n_clusters"] == 3
-    assert found["n_clusters_choice"].startswith("3 clusters, support ")
+    assert found["n_clusters_choice"].startswith("3 clusters; support ")
     line = f"solve {ensemble} -m eac --criterion lifetime -k auto -o c.zarr"
     first = ran(line)
     assert first["n_clusters"] >= 1

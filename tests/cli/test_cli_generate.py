@@ -238,7 +238,7 @@ def test_run__of_auto_makes_partitions_for_the_number_that_it_finds(run):
         line = f"run {table}.npy -k auto -o {table} --n-partitions 16 --json"
         for _ in range(2):  # the second time as if killed before it solved
             choice = json.loads(run(line).stdout)["consensus"]["n_clusters_choice"]
-            (chosen,) = re.findall(r"^(\d+) clusters, support ", choice)
+            (chosen,) = re.findall(r"^(\d+) clusters; support ", choice)
             labels = np.array(Consensus.open(f"{table}/consensus.zarr").labels)
             assert int(chosen) == len(np.unique(labels)) in numbers
             assert Ensemble.open(f"{table}/ensemble.zarr").provenance["n_clusters"] == [2, most]

@@ -77,7 +77,7 @@ def test_tree__is_told_and_drawn_and_kept_by_a_consensus(run):
     found = consensus_tree("e.zarr", random_state=0)
     text = run("tree e.zarr -k 6").stdout
     shown = text.splitlines()
-    assert shown[0].startswith("6 clusters, support")
+    assert shown[0].startswith("6 clusters; support")
     assert shown[2].split()[:3] == ["split", "n_clusters", "height"]
     assert len(shown) == 4 + 5 + 2
     assert shown[-1] == f"... and {len(found.table()) - 5} lower splits; -o FILE.csv writes all."

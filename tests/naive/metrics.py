@@ -58,14 +58,10 @@ def van_dongen(a, b):
 
 def adjusted_rand(truth, labels):
     """Return the index from the four kinds of pairs of objects; None where it is 0 / 0."""
-    pairs = known(truth, labels)
-    both = first = second = total = 0
-    for (x, y), (v, w) in combinations(pairs, 2):
-        both += x == v and y == w
-        first += x == v
-        second += y == w
-        total += 1
-    expected = first * second / total if total else 0
+    pairs = list(combinations(known(truth, labels), 2))
+    both = sum(a == b for a, b in pairs)
+    first, second = (sum(a[k] == b[k] for a, b in pairs) for k in (0, 1))
+    expected = first * second / len(pairs) if pairs else 0
     if (first + second) / 2 == expected:
         return None
     return (both - expected) / ((first + second) / 2 - expected)

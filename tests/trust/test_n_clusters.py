@@ -1,11 +1,13 @@
 """The number of clusters: recommended for planted ensembles, and taken by the estimators for "auto"."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import scipy.sparse
 
 import bigcons as bc
-from bigcons.errors import InvalidInputError, MemoryBudgetError
+from bigcons.errors import ConsensusWarning, InvalidInputError, MemoryBudgetError
 from bigcons.methods.base import ConsensusClusterer
 from bigcons.metrics import adjusted_rand
 from bigcons.progress import Progress, report_progress_to
@@ -65,6 +67,15 @@ def test_a_sample_without_labels__is_refused(n_clusters):
         bc.PCC(n_clusters, random_state=0).fit(labels)
 
 
+@pytest.mark.parametrize("n_coarse", [30, 34])
+def test_auto__warns_where_the_next_best_number_is_nearly_as_good(n_coarse):
+    rng, truth = np.random.default_rng(0), np.arange(400) % 4
+    levels = (truth // 2 if number < n_coarse else truth for number in range(40))
+    labels = [np.where(rng.random(400) < 0.05, rng.integers(4, size=400), level) for level in levels]
+    with pytest.warns(ConsensusWarning, match="2 is nearly as") if n_coarse == 34 else nullcontext():
+        bc.consensus(np.column_stack(labels), "auto", random_state=0)
+
+
 def test_table__has_a_row_for_each_number_and_that_of_most_merit_is_the_recommendation(five):
     choice = bc.choose_n_clusters(five[0], k_range=(3, 9), random_state=0)
     table = choice.table
@@ -74,7 +85,9 @@ def test_table__has_a_row_for_each_number_and_that_of_most_merit_is_the_recommen
     assert [choice.n_clusters, choice.runner_up] == order[:2].tolist()
     assert ((table["distinctness"] >= 0) & (table["distinctness"] <= 1)).all()
     assert (np.diff(table["distinctness"]) <= 0).all()
-    assert "5" in repr(choice)
+    second, first = np.sort(merit(table))[-2:]
+    assert choice.runner_up_share == second / first
+    assert f"5 clusters; agreement of halves 1.00; next best {choice.runner_up} at 0." in repr(choice)
     assert choice.n_sampled == 240
 
 
@@ -103,8 +116,7 @@ def test_weights__count_partitions_as_if_they_occurred_that_often(five):
     weighted = bc.choose_n_clusters(labels, weights=weights, random_state=0)
     repeated = bc.choose_n_clusters(np.repeat(labels, weights, axis=1), random_state=0)
     for name in ("distinctness", "lifetime"):  # a half has a partition once, whatever its weight
-        of_several = (table[name][1:] for table in (weighted.table, repeated.table))
-        np.testing.assert_allclose(*of_several, atol=1e-9)
+        np.testing.assert_allclose(weighted.table[name][1:], repeated.table[name][1:], atol=1e-9)
 
 
 def test_choice__is_the_same_on_any_engine_and_from_a_store(tmp_path):
@@ -130,9 +142,7 @@ def test_choose__takes_soft_clusterings_as_the_labels_they_are(five):
 def test_choose__finds_many_communities_by_groups_of_centers():
     rng = np.random.default_rng(0)
     truth = np.arange(4_000) % 220
-    labels = np.empty((4_000, 12), int)
-    for u in range(12):
-        labels[:, u] = rng.integers(150, size=220)[truth]
+    labels = np.column_stack([rng.integers(150, size=220)[truth] for _ in range(12)])
     wrong = rng.random(labels.shape) < 0.02
     labels[wrong] = rng.integers(150, size=wrong.sum())
     choice = bc.choose_n_clusters(labels, random_state=0)

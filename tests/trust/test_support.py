@@ -165,7 +165,7 @@ def one():
 @pytest.mark.parametrize("method", [ConsensusTree, PCC])
 def test_fit__warns_where_no_number_stands_out_and_only_there(method, one, six):
     with pytest.warns(
-        NoStructureWarning, match=r"may have no cluster structure: .* Best guess: \d+, next"
+        NoStructureWarning, match=r"may have no cluster structure: .* Best guess: .* next"
     ) as caught:
         model = method(4, random_state=0).fit(one)
     assert model.has_structure_ is False
