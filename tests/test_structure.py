@@ -20,7 +20,7 @@ import bigcons as bc
 
 PACKAGE = Path(bc.__file__).parent
 CEILINGS = {"lines": 21_136, "functions": 1_688, "classes": 213, "numbers": 73, "files": 99}
-WALKS = {"array": (181, 27, 11), "store": (306, 36, 17), "features": (107, 15, 12)}
+WALKS = {"array": (181, 27, 11), "store": (305, 36, 17), "features": (106, 15, 12)}
 """Functions, files and depth of each call, kernels left out."""
 
 OUTSIDE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE}
