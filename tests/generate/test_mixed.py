@@ -174,13 +174,7 @@ def test_mixed__takes_odd_features_in_silence(name, standardize):
         assert made.n_clusters.max() == len(np.unique(features, axis=0))
 
 
-@given(
-    seed=st.integers(0, 10**6),
-    n_groups=st.integers(1, 5),
-    width=st.integers(1, 4),
-    n_points=st.integers(6, 120),
-    is_sparse=st.booleans(),
-)
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 4), st.integers(6, 120), st.booleans())
 def test_embedding__is_that_of_the_definition(seed, n_groups, width, n_points, is_sparse):
     rng = np.random.default_rng(seed)
     centers = 30 * np.arange(n_groups)[:, None] + rng.normal(size=(n_groups, width))
@@ -212,14 +206,20 @@ SHAPES = {"moons": make_moons(900, noise=0.05, random_state=0), "circles": circl
 @pytest.mark.filterwarnings("ignore::bigcons.errors.SurplusClustersWarning")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_landmarks__follow_curved_shapes_that_k_means_cuts(shape):
-    (points, truth), scores = SHAPES[shape], {}
-    for make in (landmarks, kmeans):
-        model = bc.consensus(
-            make(points, n_partitions=40, random_state=0), len(np.unique(truth)), random_state=0
-        )
-        scores[make.__name__] = bc.metrics.adjusted_rand(truth, model.labels_)
-    assert scores["landmarks"] > 0.99
-    assert scores["kmeans"] < 0.9
+    points, truth = SHAPES[shape]
+    made = (make(points, n_partitions=40, random_state=0) for make in (landmarks, kmeans))
+    labels = [bc.consensus(ensemble, truth.max() + 1, random_state=0).labels_ for ensemble in made]
+    by_landmarks, by_kmeans = (bc.metrics.adjusted_rand(truth, each) for each in labels)
+    assert by_kmeans < 0.9 < 0.99 < by_landmarks
+
+
+def test_landmarks__far_from_all_others_become_no_clusters_alone():
+    rng = np.random.default_rng(1)
+    truth = rng.integers(4, size=600)
+    features = rng.normal(size=(600, 5)) + 6 * np.eye(4, 5)[truth]
+    features[:12] = 40 * rng.normal(size=(12, 5))
+    labels = np.asarray(landmarks(features, n_partitions=9, n_clusters=4, random_state=0))
+    assert all(bc.metrics.adjusted_rand(truth[12:], column[12:]) == 1.0 for column in labels.T)
 
 
 # What labels new rows
