@@ -323,9 +323,6 @@ FEW = (
     "the tree has an ARI of {tree_noisy} if one label in five is random and {tree_merged} if every partition"
     " joins two classes, MCLA {mcla_noisy} and {mcla_merged}, and HBGF {hbgf_noisy} and {hbgf_merged}"
 )
-BY_TREES = (
-    "the trees alone have {default_trees_reporting}, and {default_reporting} with k-means in the embedding"
-)
 LARGE, LARGEST = partial(solve, "tree", 100), partial(solve, "tree", 1000)
 BILLION = "a billion in 20 partitions: {minutes} minutes and {gb} GB"
 PAPER = {
@@ -360,7 +357,6 @@ FIGURES: list[tuple[str, str, Callable[[], dict[str, str]]]] = [
     *(("docs/paper/paper.md", sentence, figures) for sentence, figures in PAPER.items()),
     ("docs/comparison.md", "| a billion objects, {gb} GB |", LARGEST),
     *(("docs/comparison.md", sentence, from_features) for sentence in (CLUSTERED, BY_HBGF)),
-    ("docs/methods.md", BY_TREES, from_features),
     ("docs/methods.md", FEW, few_objects),
     ("docs/comparison.md", MILLION, lambda: million("coarse")),
     ("docs/large-data.md", COST, cost),
