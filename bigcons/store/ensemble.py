@@ -359,7 +359,7 @@ class Ensemble(Objects):
         are_numbers = indices.ndim == 1 and indices.dtype.kind in "iu"
         if not are_numbers or indices.min() < 0 or indices.max() >= self.n_objects:
             raise errors.InvalidInputError(
-                f"an ensemble has no item {str(indices.tolist()):.80}; give names of partitions, a "
+                f"an ensemble has no item {indices.tolist()!s:.80}; give names of partitions, a "
                 f"slice, a mask, or positions of objects from 0 to {self.n_objects - 1:,}.",
                 parameter="key",
             )
