@@ -214,8 +214,8 @@ def n_clusters(choice: Any) -> Figure:
     panel has the lifetime of each number, the evidence (the lifetime times the agreement), and the merit (the
     evidence with an eighth of the quality), which decides. Vertical lines mark the number recommended and,
     dashed, the next best. A number is clear if it has more evidence than a single cluster, the dotted line
-    (`NClustersChoice`). Each panel has its own scale. Both end at 15 clusters, or at
-    twice the recommended number and the runner-up, even if more were compared.
+    (`NClustersChoice`). Each panel has its own scale. Both end at 15 clusters, or at twice the recommended
+    number and the runner-up, even if more were compared.
 
     Examples
     --------

@@ -129,7 +129,7 @@ def _reason(error: BaseException) -> str:
     if not isinstance(error, (BigconsError, OSError)):
         return f"{str(error) or 'Memory is exhausted'}; give the process more memory or threads."
     if isinstance(error, BigconsError) or error.filename is None:
-        is_of_folder = type(error) is FileNotFoundError  # the current one
+        is_of_folder = error.args == (errno.ENOENT, os.strerror(errno.ENOENT))  # os.getcwd's
         return "The current folder was removed; change to another (cd)." if is_of_folder else str(error)
     return f"{error.filename}: {error.strerror}; check the path or choose another."
 

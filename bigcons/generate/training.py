@@ -9,8 +9,8 @@ Landmarks are U-SPEC (Huang, Wang, Wu, Lai and Kwoh 2020) with landmarks drawn a
 are landmarks, and a bipartite graph joins each object of a sample to its five nearest by Gaussian weights
 that sum to 1, a row of B. Their width is the object's own mean distance to the five, not the mean over all
 objects: one far from the others is joined to them as firmly as they are to each other, and outliers take no
-eigenvectors. Landmarks are then as alike as ``B^T B``, a graph over landmarks alone, whose
-normalized Laplacian has the leading eigenvectors of the bipartite graph (Li, Wu and Chang 2012). k-means in k
+eigenvectors. Landmarks are then as alike as ``B^T B``, a graph over landmarks alone, whose normalized
+Laplacian has the leading eigenvectors of the bipartite graph (Li, Wu and Chang 2012). k-means in k
 eigenvectors, rows to unit length and each landmark counted by its degree, makes k clusters of the landmarks.
 An object is in the cluster of its nearest landmark, so that labeling all objects, and new ones, needs no more
 than the search for that, however many partitions share the landmarks.

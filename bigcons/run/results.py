@@ -302,8 +302,8 @@ def scratch_place(output: Output | None) -> Iterator[Place]:
 def logging_how_to_resume(out: str | os.PathLike[str], overwrite: bool) -> Iterator[None]:
     """Log how to resume if the ``with`` block fails or is interrupted with finished passes on file.
 
-    With ``overwrite``, a repeated call starts anew.
-    The passes of a writer that is still at work are not the caller's to resume.
+    With ``overwrite``, a repeated call starts anew. The passes of a writer that is still at work are not the
+    caller's to resume.
     """
     try:
         yield

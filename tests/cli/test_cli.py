@@ -388,8 +388,10 @@ def test_missing_input__is_one_line_and_leaves_nothing(run, line, monkeypatch):
     assert_fails_in_one_line(run(line), "nowhere")
     assert names() == []
     assert "nowhere" in json.loads(run(f"{line} --json").stdout)["error"]
-    monkeypatch.setattr("os.getcwd", Mock(side_effect=FileNotFoundError(2, "No such file or directory")))
-    assert_fails_in_one_line(run(line), "The current folder was removed")
+    cases = ((2, "No such file or directory"), "The current folder was removed"), (("a/key",), "a/key")
+    for facts, told in cases:
+        monkeypatch.setattr("os.getcwd", Mock(side_effect=FileNotFoundError(*facts)))
+        assert_fails_in_one_line(run(line), told)
 
 
 def test_warnings__are_one_line_each_and_the_same_is_shown_once(run, monkeypatch):

@@ -85,8 +85,7 @@ def test_table__has_a_row_for_each_number_and_that_of_most_merit_is_the_recommen
     assert [choice.n_clusters, choice.runner_up] == order[:2].tolist()
     assert ((table["distinctness"] >= 0) & (table["distinctness"] <= 1)).all()
     assert (np.diff(table["distinctness"]) <= 0).all()
-    second, first = np.sort(merit(table))[-2:]
-    assert choice.runner_up_share == second / first
+    assert choice.runner_up_share == np.divide(*np.sort(merit(table))[-2:])
     assert f"5 clusters; agreement of halves 1.00; next best {choice.runner_up} at 0." in repr(choice)
     assert choice.n_sampled == 240
 
