@@ -211,8 +211,8 @@ class UnlabeledObjectsWarning(UserWarning):
 class ConsensusWarning(UserWarning):
     """Another option, which the message names, would probably give a better consensus.
 
-    For example, partitions are far finer or coarser than the consensus, an optional package is missing, or
-    the disk may be too small.
+    For example, partitions are far finer or coarser than the consensus, "auto" chose between two numbers of
+    clusters that are nearly as good, an optional package is missing, or the disk may be too small.
     """
 
 

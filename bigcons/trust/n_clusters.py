@@ -106,9 +106,9 @@ def choose_n_clusters(
     Returns
     -------
     NClustersChoice
-        ``n_clusters``, the number recommended; ``runner_up``, the next best one; ``is_clear``, whether some
-        number has more evidence than a single cluster; and ``table``, the evidence for each number, which
-        `bigcons.plots.n_clusters` draws.
+        ``n_clusters``, the number recommended; ``runner_up``, the next best one; ``runner_up_share``, how
+        near it comes; ``is_clear``, whether some number has more evidence than a single cluster; and
+        ``table``, the evidence for each number, which `bigcons.plots.n_clusters` draws.
 
     Notes
     -----
@@ -121,7 +121,9 @@ def choose_n_clusters(
     Numbers are compared by the labels alone: classes that all partitions merge cannot be told apart, and
     clusters that most partitions cut in the same place are counted as several. If no number has more evidence
     than a single cluster, ``is_clear`` is False, and fits warn with NoStructureWarning: the partitions may
-    divide a continuum. `bigcons.plots.n_clusters` draws the evidence, ``trust_.clusters`` has the support of
+    divide a continuum. If the next best number is nearly as good, ``runner_up_share`` above .8, other
+    partitions of the same data seldom lead to the same number, and fits with "auto" warn with
+    ConsensusWarning. `bigcons.plots.n_clusters` draws the evidence, ``trust_.clusters`` has the support of
     each cluster, and `consensus_tree` with ``features`` compares the ensemble with ensembles of one Gaussian.
 
     References
